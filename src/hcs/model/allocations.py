@@ -1,0 +1,129 @@
+"""Which devices a pod got: the JSON in ``ai.compute/allocation``, frozen in ``docs/allocation.md``.
+
+The router writes it in the Binding, so that binding and record are one atomic write. Everyone else only reads it: the
+agent gives the container these devices, the healer finds whom a sick card hurts, a restarted router rebuilds its ledger
+from it. The pod's UID is inside: nobody can know it before the pod exists, so an allocation copied from another pod, or
+written at creation, is recognised as not ours and has no effect.
+"""
+
+from typing import Final
+
+import msgspec
+
+from hcs.model import names
+from hcs.model.pods import Pod
+
+VERSION: Final = "v1"
+MAX_ENCODED: Final = 8192
+"""Bytes. The API server does not validate a Binding's annotations, and an oversized one blocks every later update."""
+
+
+class AllocationError(ValueError):
+    """An allocation that cannot be used; the message says what is wrong with it."""
+
+
+class Grant(msgspec.Struct, frozen=True, rename="camel"):
+    """One device, or a share of it, for one container: ``bytes`` of its memory, ``milliacu`` of its compute."""
+
+    device: str
+    bytes: int
+    milliacu: int
+
+
+class Exchange(msgspec.Struct, frozen=True, rename="camel"):
+    """The substitution that was made: ``wanted`` could not serve, so ``got`` does.
+
+    The two rates are those of one whole device in ``workload``, in thousandths of an ACU; ``source`` is the weaker of
+    the two rates' sources.
+    """
+
+    wanted: str
+    got: str
+    workload: str
+    wanted_milliacu: int
+    got_milliacu: int
+    source: str
+
+
+class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """All grants of one pod. One node, one vendor and one model; ``containers`` maps container name to its grants."""
+
+    version: str
+    pod: str
+    node: str
+    vendor: str
+    model: str
+    containers: dict[str, tuple[Grant, ...]]
+    exclusive: bool = False
+    workload: str = "gemm"
+    runtime: str = ""
+    exchange: Exchange | None = None
+
+    def devices(self) -> frozenset[str]:
+        """The ids of all devices in it."""
+        return frozenset(grant.device for grants in self.containers.values() for grant in grants)
+
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+_DECODER = msgspec.json.Decoder(Allocation)
+
+
+def encode_allocation(allocation: Allocation) -> str:
+    """Write an allocation as the annotation's text.
+
+    Raises:
+        AllocationError: it is larger than :data:`MAX_ENCODED` bytes or breaks a rule of the format.
+    """
+    _check(allocation)
+    encoded = _ENCODER.encode(allocation)
+    if len(encoded) > MAX_ENCODED:
+        raise AllocationError(f"allocation of {len(encoded)} bytes is over the limit of {MAX_ENCODED}")
+    return encoded.decode()
+
+
+def decode_allocation(text: str) -> Allocation:
+    """Read the annotation's text.
+
+    Raises:
+        AllocationError: not JSON, another version, missing fields, negative amounts, a device twice in one container.
+    """
+    if len(text) > MAX_ENCODED:
+        raise AllocationError(f"allocation of {len(text)} bytes is over the limit of {MAX_ENCODED}")
+    try:
+        allocation = _DECODER.decode(text)
+    except msgspec.DecodeError as error:
+        raise AllocationError(f"cannot read the allocation: {error}") from error
+    _check(allocation)
+    return allocation
+
+
+def allocation_of(pod: Pod) -> Allocation | None:
+    """The allocation we bound this pod with, or None: the one test of "bound by us", used by every program.
+
+    Ours are those whose pod names our scheduler, is bound, and whose allocation carries the pod's own UID and node. An
+    annotation that fails any of this, or cannot be read, has no effect.
+    """
+    text = pod.annotations.get(names.ALLOCATION)
+    if text is None or not pod.spec.nodeName or pod.spec.schedulerName != names.SCHEDULER:
+        return None
+    try:
+        allocation = decode_allocation(text)
+    except AllocationError:
+        return None
+    if allocation.pod != pod.metadata.uid or allocation.node != pod.spec.nodeName:
+        return None
+    return allocation
+
+
+def _check(allocation: Allocation) -> None:
+    if allocation.version != VERSION:
+        raise AllocationError(f"allocation version {allocation.version!r}, this program reads {VERSION!r}")
+    if not allocation.pod or not allocation.node or not allocation.containers:
+        raise AllocationError("an allocation names its pod's UID, its node and at least one container")
+    for name, grants in allocation.containers.items():
+        if not grants:
+            raise AllocationError(f"container {name} has no grant")
+        if len({grant.device for grant in grants}) != len(grants):
+            raise AllocationError(f"container {name} has a device twice")
+        if any(grant.bytes < 0 or grant.milliacu < 0 or not grant.device for grant in grants):
+            raise AllocationError(f"container {name} has a negative amount or a grant without a device")

@@ -1,0 +1,111 @@
+"""A card as the fleet sees it: identity, capacities, exchange rates, links and health.
+
+A ``Device`` is exactly one entry of ``ComputeNode.status.devices[]`` (camelCase there), so what the agent publishes,
+the router places on and the command line prints is one type. All amounts are exact integers: bytes, thousandths of an
+ACU, thousandths of a TFLOPS.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+DEFAULT_WORKLOAD: Final = "gemm"
+WORKLOADS: Final = ("gemm", "pretrain", "finetune", "prefill", "decode")
+
+Source = Literal["measured", "benchmark", "datasheet", "derived"]
+SOURCES: Final = ("measured", "benchmark", "datasheet", "derived")
+"""Where a rate comes from, best first. ``derived`` is computed from another class and never substitutes on its own."""
+
+Verdict = Literal["Healthy", "SubHealthy", "Failed", "Unknown"]
+
+
+class Rate(msgspec.Struct, frozen=True, rename="camel"):
+    """What one whole device does in one workload class, in thousandths of an ACU, and how we know."""
+
+    workload: str
+    milliacu: int
+    source: Source
+    note: str = ""
+
+
+class Link(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A direct connection to another device of the node; ``kind`` is the tool's own word (``NV12``, ``HCCS``, ``PHB``)."""
+
+    peer: str
+    kind: str
+    mbps: int | None = None  # megabytes per second, both directions added; None when unknown
+
+
+class Device(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One card, or one of the devices on a board that the driver shows separately.
+
+    ``id`` is unique and stable on its node (a UUID where the vendor has one); ``index`` is the driver's physical
+    number, from which the device node follows. ``vram`` is in bytes. ``*_mtflops`` and ``*_mtops`` are rated, dense, in
+    thousandths of a TFLOPS or TOPS.
+    """
+
+    id: str
+    index: int
+    vendor: str
+    model: str
+    vram: int
+    rates: tuple[Rate, ...] = ()
+    fp16_mtflops: int | None = None
+    fp32_mtflops: int | None = None
+    int8_mtops: int | None = None
+    bus_id: str | None = None
+    numa: int | None = None
+    links: tuple[Link, ...] = ()
+    verdict: Verdict = "Unknown"
+    verdict_reason: str = ""
+    verdict_message: str = ""
+    foreign: bool = False
+    """Whether somebody outside HCS (a device plugin, a DRA driver) holds it; then nothing is placed on it."""
+    emulated: bool = False
+
+    def rate(self, workload: str = DEFAULT_WORKLOAD) -> Rate | None:
+        """The rate in a workload class, or None when nothing is known about it."""
+        return next((rate for rate in self.rates if rate.workload == workload), None)
+
+
+class Quarantine(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One entry of ``ComputeNode.spec.quarantine[]``: this device takes no new work. ``device`` may be ``*``."""
+
+    device: str
+    reason: str
+    message: str = ""
+    by: str = ""
+    since: str = ""
+    evicted: tuple["EvictedOwner", ...] = ()
+
+
+class EvictedOwner(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Who lost a pod to this quarantine, and where its replacement should resume: read by the router at bind."""
+
+    owner_uid: str
+    namespace: str
+    pod: str
+    resume_from: str = ""
+
+
+class Abilities(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What the node's container runtime can do for the agent; work that needs more is not placed there."""
+
+    runtime: str = ""
+    args: bool = False
+    cdi: bool = False
+    fail_closed: bool = False
+
+
+class NodeInventory(msgspec.Struct, frozen=True):
+    """All that placement needs to know about one node, read from its ``ComputeNode``."""
+
+    name: str
+    devices: tuple[Device, ...] = ()
+    quarantine: tuple[Quarantine, ...] = ()
+    abilities: Abilities = Abilities()
+    ready: bool = True
+
+    def quarantined(self, device_id: str) -> Quarantine | None:
+        """The entry that keeps work off this device, if any."""
+        return next((entry for entry in self.quarantine if entry.device in (device_id, "*")), None)

@@ -1,0 +1,93 @@
+"""Every name that crosses the wire: resources, annotations, the API group, labels and well-known values.
+
+One list, so that the injector, the router, the agent, the healer and the command line cannot disagree on a spelling.
+The domain ``ai.compute`` is the prefix of all of them.
+"""
+
+from typing import Final
+
+DOMAIN: Final = "ai.compute"
+GROUP: Final = "ai.compute"
+VERSION: Final = "v1alpha1"
+
+SCHEDULER: Final = "hcs-scheduler"
+NAMESPACE: Final = "hcs-system"
+MANAGED_TAINT: Final = f"{DOMAIN}/managed"
+
+# Resources a container may ask for.
+VRAM: Final = f"{DOMAIN}/vram"  # bytes on each card
+CARDS: Final = f"{DOMAIN}/cards"  # number of cards, default 1
+ACU: Final = f"{DOMAIN}/acu"  # ACU on each card
+FP16_TFLOPS: Final = f"{DOMAIN}/fp16-tflops"  # totals, rated and dense
+FP32_TFLOPS: Final = f"{DOMAIN}/fp32-tflops"
+INT8_TOPS: Final = f"{DOMAIN}/int8-tops"
+TOTAL_ACU: Final = f"{DOMAIN}/total-acu"
+TOTALS: Final = (FP16_TFLOPS, FP32_TFLOPS, INT8_TOPS, TOTAL_ACU)
+REQUESTED: Final = (VRAM, CARDS, ACU, *TOTALS)
+
+# Resources admission writes beside them, so that an ordinary ResourceQuota counts what is really asked.
+TOTAL_VRAM: Final = f"{DOMAIN}/total-vram"
+TOTAL_CARDS: Final = f"{DOMAIN}/total-cards"
+CHARGED: Final = (TOTAL_VRAM, TOTAL_CARDS, TOTAL_ACU)
+
+# Annotations people write on pods.
+VENDORS: Final = f"{DOMAIN}/vendors"
+MODELS: Final = f"{DOMAIN}/models"
+WORKLOAD: Final = f"{DOMAIN}/workload"
+SHARING: Final = f"{DOMAIN}/sharing"
+SUBSTITUTION: Final = f"{DOMAIN}/substitution"
+PORTABLE: Final = f"{DOMAIN}/portable"
+INTERCONNECT: Final = f"{DOMAIN}/interconnect"
+FABRIC: Final = f"{DOMAIN}/fabric"
+NUMA: Final = f"{DOMAIN}/numa"
+DATA_SOURCE: Final = f"{DOMAIN}/data-source"
+GANG: Final = f"{DOMAIN}/gang"
+GANG_SIZE: Final = f"{DOMAIN}/gang-size"
+RUNTIME: Final = f"{DOMAIN}/runtime"
+CODE_IMAGE: Final = f"{DOMAIN}/code-image"
+CHECKPOINT: Final = f"{DOMAIN}/checkpoint"
+ENTRYPOINT_PREFIX: Final = f"{DOMAIN}/entrypoint."
+USER_ANNOTATIONS: Final = frozenset(
+    {
+        VENDORS,
+        MODELS,
+        WORKLOAD,
+        SHARING,
+        SUBSTITUTION,
+        PORTABLE,
+        INTERCONNECT,
+        FABRIC,
+        NUMA,
+        DATA_SOURCE,
+        GANG,
+        GANG_SIZE,
+        RUNTIME,
+        CODE_IMAGE,
+        CHECKPOINT,
+    }
+)
+
+# Annotations only HCS writes; an admission policy holds everybody else to that.
+ALLOCATION: Final = f"{DOMAIN}/allocation"
+SUBSTITUTION_OFFER: Final = f"{DOMAIN}/substitution-offer"
+ROUTE_REASON: Final = f"{DOMAIN}/route-reason"
+RESUME: Final = f"{DOMAIN}/resume"
+POKE: Final = f"{DOMAIN}/poke"  # the router touches it to wake a pending pod when only the fleet changed
+OUR_ANNOTATIONS: Final = frozenset({ALLOCATION, SUBSTITUTION_OFFER, ROUTE_REASON, RESUME, POKE})
+
+REQUIRED_PLUGINS: Final = "required-plugins.noderesource.dev"  # containerd's validator: refuse without our plugin
+NRI_PLUGIN: Final = "hcs"
+
+VENDOR_WORDS: Final = (
+    "nvidia",
+    "ascend",
+    "cambricon",
+    "hygon",
+    "mthreads",
+    "iluvatar",
+    "metax",
+    "enflame",
+    "kunlunxin",
+    "amd",
+    "intel",
+)
