@@ -29,7 +29,7 @@ class Rate(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Link(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A direct connection to another device of the node; ``kind`` is the tool's own word (``NV12``, ``HCCS``, ``PHB``)."""
+    """A direct link to another device of the node; ``kind`` is the tool's own word (``NV12``, ``HCCS``, ``PHB``)."""
 
     peer: str
     kind: str
