@@ -1,0 +1,156 @@
+"""A local copy of one kind of object, kept fresh by list and watch.
+
+Promises: after ``synced`` the store has held a full list; every change afterwards reaches the handlers in order, also
+those that happened while the connection was lost (a new list is compared with the old store); an expired
+resourceVersion (410) leads to a new list, never to a gap; a server that is down is asked again with growing pauses of
+at most five seconds. Handlers are plain functions and must not block.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+
+import httpx2
+from lightkube import ApiError, AsyncClient
+from lightkube.core.exceptions import LoadResourceError
+
+from hcs.model.pods import ObjectMeta
+
+log = logging.getLogger(__name__)
+
+ChangeKind = Literal["ADDED", "MODIFIED", "DELETED"]
+ALL_NAMESPACES: Final = "*"
+WATCH_SECONDS: Final = 290
+"""Asked of the server for each watch, just under the five minutes at which many proxies cut connections."""
+
+
+class Described(Protocol):
+    """Any API object."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+T = TypeVar("T", bound=Described)
+Handler = Callable[[ChangeKind, T, T | None], None]
+"""Called with the kind of change, the object now (or as last seen, when deleted) and the object before."""
+
+
+class Informer(Generic[T]):
+    """The local copy; read it with :meth:`get` and :meth:`values`."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        resource: type[T],
+        *,
+        namespace: str | None = ALL_NAMESPACES,
+        labels: Mapping[str, str] | None = None,
+        fields: Mapping[str, str] | None = None,
+        pause: Callable[[float], Any] = asyncio.sleep,
+    ) -> None:
+        """Prepare; nothing is read before :meth:`run`.
+
+        Args:
+            client: the connection.
+            resource: a class of :mod:`hcs.kube.resources`.
+            namespace: one namespace, all of them, or None for cluster-scoped kinds.
+            labels: only objects with these labels.
+            fields: only objects with these field values.
+            pause: how to wait between attempts; tests pass their own.
+        """
+        self._client, self._resource = client, resource
+        self._select: dict[str, Any] = {"labels": labels, "fields": fields}
+        if namespace is not None:
+            self._select["namespace"] = namespace
+        self._pause = pause
+        self._store: dict[str, T] = {}
+        self._handlers: list[Handler[T]] = []
+        self.synced = asyncio.Event()
+
+    def on_change(self, handler: Handler[T]) -> None:
+        """Call ``handler`` for every change from now on, and for everything already known."""
+        self._handlers.append(handler)
+        for item in list(self._store.values()):
+            handler("ADDED", item, None)
+
+    def get(self, name: str, namespace: str | None = None) -> T | None:
+        """One object, or None."""
+        return self._store.get(_key(namespace, name))
+
+    def values(self) -> Iterator[T]:
+        """All objects, in no particular order."""
+        return iter(list(self._store.values()))
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    async def run(self) -> None:
+        """Keep the copy fresh until cancelled."""
+        failures = 0
+        while True:
+            try:
+                version = await self._list()
+                failures = 0
+                await self._watch(version)
+            except asyncio.CancelledError:
+                raise
+            except (ApiError, httpx2.HTTPError, LoadResourceError, OSError) as error:
+                gone = isinstance(error, ApiError) and error.status.code == 410
+                failures = 0 if gone else failures + 1
+                log.log(
+                    logging.DEBUG if gone or failures < 2 else logging.WARNING,
+                    "watch interrupted: kind=%s error=%r attempt=%d",
+                    self._resource.__name__,
+                    error,
+                    failures,
+                )
+                await self._pause(min(5.0, 0.05 * 2.0 ** min(failures, 8)) if failures else 0.0)
+
+    async def _list(self) -> str:
+        listed: Any = self._client.list(self._resource, **self._select)
+        found: dict[str, T] = {}
+        async for item in listed:
+            found[_key(item.metadata.namespace, item.metadata.name)] = item
+        for key, item in found.items():
+            before = self._store.get(key)
+            if before is not None and before.metadata.uid != item.metadata.uid:
+                self._apply("DELETED", before)
+                before = None
+            if before is None or before.metadata.resourceVersion != item.metadata.resourceVersion:
+                self._apply("ADDED" if before is None else "MODIFIED", item)
+        for key in [key for key in self._store if key not in found]:
+            self._apply("DELETED", self._store[key])
+        self.synced.set()
+        return str(listed.resourceVersion)
+
+    async def _watch(self, version: str) -> None:
+        changes: Any = self._client.watch(
+            self._resource, resource_version=version, server_timeout=WATCH_SECONDS, **self._select
+        )
+        async with contextlib.aclosing(changes):
+            async for kind, item in changes:
+                if kind in ("ADDED", "MODIFIED", "DELETED"):
+                    self._apply(kind, item)
+
+    def _apply(self, kind: ChangeKind, item: T) -> None:
+        key = _key(item.metadata.namespace, item.metadata.name)
+        before = self._store.get(key)
+        if kind == "DELETED":
+            self._store.pop(key, None)
+        else:
+            if before is not None and before.metadata.resourceVersion == item.metadata.resourceVersion:
+                return
+            self._store[key] = item
+            kind = "ADDED" if before is None else "MODIFIED"
+        for handler in self._handlers:
+            try:
+                handler(kind, item, before)
+            except Exception:
+                log.exception("handler failed: kind=%s object=%s", self._resource.__name__, key)
+
+
+def _key(namespace: str | None, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
