@@ -50,7 +50,7 @@ def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_certificate_is_a_value_error(pair: KeyPair) -> None:
-    with pytest.raises(ValueError, match="PEM|pars"):
+    with pytest.raises(ValueError, match=r"PEM|pars"):
         pair.lifetime()
 
 
