@@ -2,23 +2,29 @@
 
 The port may be 0; the one that was bound is written to the ready file as soon as the server listens, so that whoever
 started the program needs no guessing and no polling of ports. SIGTERM and SIGINT stop the server, cancel the tasks and
-return; a task that fails stops everything and raises.
+return, so that everything in a ``finally`` still runs and the exit status is the caller's; a task that fails stops
+everything and raises. Certificate files that change on disk are taken up without a restart.
 """
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+import stat
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import uvicorn
 
+from hcs.process.reloading import keep_current
+
 Task = Callable[[], Awaitable[None]]
-GRACE_SECONDS = 1
+GRACE_SECONDS: Final = 1
+"""How long running requests may take once the program was asked to end."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -31,27 +37,34 @@ class Endpoint(msgspec.Struct, frozen=True):
     key: str = ""
 
     def listen(self) -> socket.socket:
-        """Bind and listen.
+        """Bind and listen. A socket file that an earlier run left behind is replaced; any other file is left alone.
 
         Raises:
             OSError: the address is taken or not ours.
         """
-        if self.unix_socket:
-            self.forget()
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            listener.bind(self.unix_socket)
-            os.chmod(self.unix_socket, 0o600)  # what comes over it is trusted to be the node's own runtime
-        else:
-            listener = socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET, socket.SOCK_STREAM)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((self.host, self.port))
-        listener.listen(128)
+        family = socket.AF_UNIX if self.unix_socket else socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            if self.unix_socket:
+                self.forget()
+                listener.bind(self.unix_socket)
+                # What comes over it is trusted to be the node's own runtime. Before listen() nobody can connect.
+                os.chmod(self.unix_socket, 0o600)
+            else:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind((self.host, self.port))
+            listener.listen(128)
+        except OSError:
+            listener.close()
+            raise
         return listener
 
     def forget(self) -> None:
-        """Remove the Unix socket's file."""
+        """Remove the Unix socket's file, if it is one."""
         if self.unix_socket:
-            Path(self.unix_socket).unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                if stat.S_ISSOCK(os.lstat(self.unix_socket).st_mode):
+                    os.unlink(self.unix_socket)
 
     def url(self, listener: socket.socket) -> str:
         """The address others use."""
@@ -63,7 +76,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 def write_ready(path: Path | None, facts: dict[str, Any]) -> None:
-    """Write the ready file in one step: a reader sees all of it or none."""
+    """Write the ready file in one step: a reader sees all of it or none. It names our pid, so a stale one shows."""
     if path is None:
         return
     partial = path.with_name(f".{path.name}.{os.getpid()}")
@@ -71,8 +84,12 @@ def write_ready(path: Path | None, facts: dict[str, Any]) -> None:
     partial.replace(path)
 
 
-class _AnnouncingServer(uvicorn.Server):
-    """A server that says when it has begun to listen."""
+class _Server(uvicorn.Server):
+    """Says when it has begun to listen, and leaves the signals to :func:`run_until_stopped`.
+
+    Uvicorn would raise a caught SIGTERM again once it has stopped, and so end the process before the other tasks, the
+    socket file and the callers have been tidied up.
+    """
 
     def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
         super().__init__(config)
@@ -82,9 +99,13 @@ class _AnnouncingServer(uvicorn.Server):
         await super().startup(sockets=sockets)
         self._announce()
 
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
 
 async def serve(app: Any, endpoint: Endpoint, *, tasks: Sequence[Task] = (), ready: Path | None = None) -> None:
-    """Serve ``app`` until SIGTERM or SIGINT, running ``tasks`` beside it.
+    """Serve ``app`` until SIGTERM, SIGINT or cancellation, running ``tasks`` beside it.
 
     Args:
         app: an ASGI application.
@@ -93,12 +114,12 @@ async def serve(app: Any, endpoint: Endpoint, *, tasks: Sequence[Task] = (), rea
         ready: file that receives ``{"pid", "url"}`` once the server listens.
 
     Raises:
-        OSError: the address cannot be bound.
+        OSError: the address cannot be bound, or the certificate files cannot be read (``ssl.SSLError`` among them).
         ExceptionGroup: a task failed.
     """
     listener = endpoint.listen()
-    server = _AnnouncingServer(
-        uvicorn.Config(
+    try:
+        config = uvicorn.Config(
             app,
             log_config=None,
             access_log=False,
@@ -106,45 +127,59 @@ async def serve(app: Any, endpoint: Endpoint, *, tasks: Sequence[Task] = (), rea
             ssl_certfile=endpoint.certificate or None,
             ssl_keyfile=endpoint.key or None,
             timeout_graceful_shutdown=GRACE_SECONDS,
-        ),
-        lambda: write_ready(ready, {"url": endpoint.url(listener)}),
-    )
+        )
+        config.load()
+        server = _Server(config, lambda: write_ready(ready, {"url": endpoint.url(listener)}))
 
-    async def listening() -> None:
-        await server.serve(sockets=[listener])
+        async def listening() -> None:
+            serving = asyncio.create_task(server.serve(sockets=[listener]))
+            try:
+                await asyncio.shield(serving)
+            except asyncio.CancelledError:
+                server.should_exit = True
+                await serving
+                raise
 
-    try:
-        await run_until_stopped([listening, *tasks], leader=listening)
+        together: list[Task] = [listening, *tasks]
+        if config.ssl is not None:
+            together.append(functools.partial(keep_current, config.ssl, Path(endpoint.certificate), Path(endpoint.key)))
+        await run_until_stopped(together)
     finally:
         listener.close()
         endpoint.forget()
 
 
-async def run_until_stopped(tasks: Sequence[Task], *, leader: Task | None = None) -> None:
-    """Run tasks together until SIGTERM or SIGINT, or until ``leader`` returns.
+async def run_until_stopped(tasks: Sequence[Task]) -> None:
+    """Run tasks together until SIGTERM or SIGINT, or until all of them have returned.
+
+    Outside the main thread there are no signals; there, cancellation is the way to stop.
 
     Raises:
         ExceptionGroup: a task failed; the others have been cancelled by then.
     """
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
-    if leader is None:
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(signum, stopped.set)
-
-    async def lead(task: Task) -> None:
-        await task()
-        stopped.set()
-
-    async with asyncio.TaskGroup() as group:
-        running = [group.create_task(lead(task) if task is leader else _forever(task)) for task in tasks]
-        await stopped.wait()
-        for task in running:
-            task.cancel()
+    caught = []
     for signum in (signal.SIGTERM, signal.SIGINT):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RuntimeError):
+            loop.add_signal_handler(signum, stopped.set)
+            caught.append(signum)
+    try:
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(_to_the_end(task)) for task in tasks]
+            end = asyncio.gather(*running, return_exceptions=True)
+            stop = group.create_task(_set(stopped))
+            await asyncio.wait((end, stop), return_when=asyncio.FIRST_COMPLETED)
+            for task in (*running, stop):
+                task.cancel()
+    finally:
+        for signum in caught:
             loop.remove_signal_handler(signum)
 
 
-async def _forever(task: Task) -> None:
+async def _to_the_end(task: Task) -> None:
     await task()
+
+
+async def _set(event: asyncio.Event) -> None:
+    await event.wait()
