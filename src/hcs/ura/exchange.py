@@ -3,6 +3,9 @@
 A rate of exchange is a fraction of two rates and exact; only counts are rounded, always up, because half a card cannot
 be ordered and too few would not do the work. Its source is the weaker of the two sides'. There is no constant like
 "two of these for one of those": the same pair differs by a factor of three between workload classes.
+
+What a request by total costs against a ResourceQuota is an exchange as well, with the A100-SXM4-80GB's rated dense
+figure on the other side: nobody knows the card yet, and substitution must never change a charge.
 """
 
 from fractions import Fraction
@@ -108,3 +111,24 @@ def weaker(one: Source, other: Source) -> Source:
     'derived'
     """
     return max(one, other, key=SOURCES.index)
+
+
+_REFERENCE_RATING: Final = {
+    names.FP16_TFLOPS: Fraction(312),
+    names.FP32_TFLOPS: Fraction("19.5"),
+    names.INT8_TOPS: Fraction(624),
+    names.TOTAL_ACU: Fraction(100),
+}
+"""Rated dense figures of an A100-SXM4-80GB, in the resource's own unit; each is 100 ACU. Source: ``ratings.csv``."""
+
+
+def charges_of_total(total: Total) -> int:
+    """Whole ACU charged for a total, rounded up.
+
+    Raises:
+        KeyError: the resource is not one of :data:`hcs.model.names.TOTALS`.
+
+    >>> charges_of_total(Total("ai.compute/fp16-tflops", 100))
+    33
+    """
+    return ceil(total.amount * 100 / _REFERENCE_RATING[total.resource])
