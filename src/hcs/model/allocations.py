@@ -12,6 +12,7 @@ import msgspec
 
 from hcs.model import names
 from hcs.model.pods import Pod
+from hcs.model.quantities import MAX_AMOUNT
 
 VERSION: Final = "v1"
 MAX_ENCODED: Final = 8192
@@ -85,13 +86,15 @@ def decode_allocation(text: str) -> Allocation:
     """Read the annotation's text.
 
     Raises:
-        AllocationError: not JSON, another version, missing fields, negative amounts, a device twice in one container.
+        AllocationError: not JSON, another version, missing fields, amounts no card has, a device twice in a
+            container.
     """
-    if len(text) > MAX_ENCODED:
-        raise AllocationError(f"allocation of {len(text)} bytes is over the limit of {MAX_ENCODED}")
     try:
-        allocation = _DECODER.decode(text)
-    except msgspec.DecodeError as error:
+        encoded = text.encode()
+        if len(encoded) > MAX_ENCODED:
+            raise AllocationError(f"allocation of {len(encoded)} bytes is over the limit of {MAX_ENCODED}")
+        allocation = _DECODER.decode(encoded)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:  # forged ones nest deeply to crash a reader
         raise AllocationError(f"cannot read the allocation: {error}") from error
     _check(allocation)
     return allocation
@@ -125,5 +128,7 @@ def _check(allocation: Allocation) -> None:
             raise AllocationError(f"container {name} has no grant")
         if len({grant.device for grant in grants}) != len(grants):
             raise AllocationError(f"container {name} has a device twice")
-        if any(grant.bytes < 0 or grant.milliacu < 0 or not grant.device for grant in grants):
-            raise AllocationError(f"container {name} has a negative amount or a grant without a device")
+        if not all(grant.device for grant in grants):
+            raise AllocationError(f"container {name} has a grant without a device")
+        if not all(0 <= amount <= MAX_AMOUNT for grant in grants for amount in (grant.bytes, grant.milliacu)):
+            raise AllocationError(f"container {name} has a negative amount, or one above {MAX_AMOUNT}")

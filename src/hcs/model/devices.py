@@ -80,11 +80,16 @@ class Quarantine(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class EvictedOwner(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Who lost a pod to this quarantine, and where its replacement should resume: read by the router at bind."""
+    """Who lost a pod to this quarantine, and where its replacement should resume: read by the router.
+
+    ``vendor`` is the vendor it ran on: a replacement that is not portable stays with it. ``resume_from`` is the newest
+    complete checkpoint as the container sees it, empty when the pod keeps none.
+    """
 
     owner_uid: str
     namespace: str
     pod: str
+    vendor: str = ""
     resume_from: str = ""
 
 

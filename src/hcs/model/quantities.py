@@ -58,13 +58,11 @@ def parse_amount(text: str | int, *, what: str = "an amount", example: str = "1 
         raise QuantityError(f"cannot read {_shown(text)} as {what}: unknown unit {suffix!r}; write it like {example}")
     value = Fraction(Decimal(number)) * scale
     if value.denominator != 1:
-        raise QuantityError(f"{_shown(text)} is not a whole number of {what}; write it like {example}")
+        raise QuantityError(f"{_shown(text)} is not whole; {what} must be a whole number, like {example}")
     if value < 0:
         raise QuantityError(f"{_shown(text)} is negative; {what} must be zero or more, like {example}")
     if value > MAX_AMOUNT:
-        raise QuantityError(
-            f"{_shown(text)} is more than any {what} can be (limit {MAX_AMOUNT}); write it like {example}"
-        )
+        raise QuantityError(f"{_shown(text)} is more than {what} can be (limit {MAX_AMOUNT}); write it like {example}")
     return int(value)
 
 

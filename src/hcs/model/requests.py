@@ -12,7 +12,7 @@ admission always writes for per-card requests.
 """
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, cast
 
 import msgspec
@@ -161,9 +161,7 @@ def check_annotations(annotations: Mapping[str, str], *, trusted: bool = False) 
             if vendor not in names.VENDOR_WORDS:
                 refusals.append(_unknown_vendor(vendor, key))
         else:
-            known = sorted(names.USER_ANNOTATIONS)
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known ones are {', '.join(known)}"
+            hint = _hint(key, sorted(names.USER_ANNOTATIONS), "known ones are")
             refusals.append(Refusal("UnknownAnnotation", f"there is no annotation {key[:120]}; {hint}"))
     return refusals
 
@@ -211,8 +209,7 @@ def _read_container(container: Container, sharing: str | None, refusals: list[Re
         if not key.startswith(f"{names.DOMAIN}/"):
             continue
         if key not in names.REQUESTED and key not in names.CHARGED:
-            close = difflib.get_close_matches(key, names.REQUESTED, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known ones are {', '.join(names.REQUESTED)}"
+            hint = _hint(key, names.REQUESTED, "known ones are")
             refusals.append(Refusal("UnknownResource", f"container {container.name}: no resource {key[:120]}; {hint}"))
             continue
         try:
@@ -294,9 +291,16 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _unknown_vendor(word: str, where: str) -> Refusal:
-    close = difflib.get_close_matches(word.lower(), names.VENDOR_WORDS, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known vendors are {', '.join(names.VENDOR_WORDS)}"
+    hint = _hint(word.lower(), names.VENDOR_WORDS, "known vendors are")
     return Refusal("UnknownVendor", f"annotation {where}: no vendor {word[:60]!r}; {hint}")
+
+
+def _hint(word: str, known: Sequence[str], otherwise: str) -> str:
+    """What was probably meant. The domain is left out of the comparison: shared by all, it makes all look alike."""
+    prefix = f"{names.DOMAIN}/"
+    by_suffix = {name.removeprefix(prefix): name for name in known}
+    close = difflib.get_close_matches(word.removeprefix(prefix)[:64], by_suffix, n=1, cutoff=0.65)
+    return f"did you mean {by_suffix[close[0]]}?" if close else f"{otherwise} {', '.join(known)}"
 
 
 def _one_of(
