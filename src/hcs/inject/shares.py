@@ -1,0 +1,63 @@
+"""How a share of a card is held to its memory: the quota file, the ledger and the preloaded interceptor.
+
+Read-only in the container: ``/etc/ld.so.preload``, which the dynamic loader of glibc obeys for every program whatever
+its environment says; the library it names; and the quota file. Writable: the ledger beside it, in which all processes
+of the container count together. All of them lie on the host at paths that stay the same as long as the pod exists.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from hcs.inject.adjustments import HostFile, Mount
+from hcs.model.allocations import Grant
+from hcs.model.devices import Device
+
+PRELOAD: Final = "/etc/ld.so.preload"
+INTERCEPTOR: Final = "/usr/local/lib/hcs/libhcs_interceptor.so"
+QUOTA: Final = "/etc/hcs/quota"
+LEDGER: Final = "/etc/hcs/ledger"
+
+_FIXED: Final = ("bind", "ro", "nosuid", "nodev", "rprivate")
+_WRITABLE: Final = ("bind", "rw", "nosuid", "nodev", "noexec", "rprivate")
+
+
+def container_folder(state: str, pod_uid: str, container: str) -> str:
+    """The directory on the host that holds one container's files, under the agent's ``state`` directory."""
+    return f"{state}/containers/{pod_uid}/{container}"
+
+
+def share_files(
+    pod_uid: str,
+    container: str,
+    granted: Iterable[tuple[Device, Grant]],
+    state: str,
+    context_bytes: Mapping[str, int],
+) -> tuple[HostFile, ...]:
+    """The files of one container with shares: quota, ledger, preload list.
+
+    Anybody in the container may write the ledger, whatever user it runs as; nobody may write the others.
+    """
+    folder = container_folder(state, pod_uid, container)
+    return (
+        HostFile(f"{folder}/quota", _quota(granted, context_bytes), 0o444),
+        HostFile(f"{folder}/ledger", "", 0o666, keep=True),
+        HostFile(f"{folder}/ld.so.preload", f"{INTERCEPTOR}\n", 0o444),
+    )
+
+
+def share_mounts(files: tuple[HostFile, ...], interceptor: str) -> tuple[Mount, ...]:
+    """Where those files, and the library at ``interceptor`` on the host, appear in the container."""
+    quota, ledger, preload = (file.path for file in files)
+    return (
+        Mount(interceptor, INTERCEPTOR, _FIXED),
+        Mount(preload, PRELOAD, _FIXED),
+        Mount(quota, QUOTA, _FIXED),
+        Mount(ledger, LEDGER, _WRITABLE),
+    )
+
+
+def _quota(granted: Iterable[tuple[Device, Grant]], context_bytes: Mapping[str, int]) -> str:
+    lines = [
+        f"card {d.vendor} {d.id} {g.bytes} {context_bytes.get(d.id, 0)} {d.bus_id or '-'} {d.index}" for d, g in granted
+    ]
+    return "\n".join(["hcs-quota 1", "counter 1", "ledger ledger", *lines, f"end {len(lines)}", ""])

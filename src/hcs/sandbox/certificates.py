@@ -1,0 +1,141 @@
+"""A certificate authority for loopback: the sandbox API server, webhooks and the extender speak HTTPS as in a cluster.
+
+Promises: keys are elliptic (P-256, fast to make), names always stand in subjectAltName (Kubernetes refuses a bare
+common name since 1.19), and nothing here ever leaves the machine. The authority is made anew per sandbox, or read
+back from its directory, so that clients keep trusting a restarted server.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import ssl
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+
+class KeyPair(msgspec.Struct, frozen=True):
+    """A certificate and its private key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    def write(self, folder: Path, name: str) -> tuple[Path, Path]:
+        """Write ``NAME.crt`` and ``NAME.key`` (mode 0600) into a folder and return their paths."""
+        folder.mkdir(parents=True, exist_ok=True)
+        certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+        certificate.write_bytes(self.certificate)
+        descriptor = os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(self.key)
+        return certificate, key
+
+
+class Authority(msgspec.Struct, frozen=True):
+    """A certificate authority; ``pair.certificate`` is what clients trust (a webhook's ``caBundle`` before base64)."""
+
+    pair: KeyPair
+
+    @classmethod
+    def create(cls, common_name: str = "hcs-sandbox", *, days: int = 3650, now: datetime | None = None) -> Authority:
+        """Make a new self-signed authority, valid from an hour before ``now`` (default: the clock) for ``days``."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        builder = (
+            _builder(name, name, key.public_key(), days, now)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(sign_certificates=True), critical=True)
+        )
+        return cls(_pair(builder.sign(key, hashes.SHA256()), key))
+
+    @classmethod
+    def load_or_create(cls, folder: Path, name: str = "ca") -> Authority:
+        """Read ``NAME.crt`` and ``NAME.key`` from a folder, or make an authority and write it there."""
+        certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+        if certificate.exists() and key.exists():
+            return cls(KeyPair(certificate.read_bytes(), key.read_bytes()))
+        authority = cls.create()
+        authority.pair.write(folder, name)
+        return authority
+
+    def issue(self, names: Sequence[str], *, days: int = 3650, now: datetime | None = None) -> KeyPair:
+        """Issue a server certificate for host names and IP addresses, all as subjectAltName.
+
+        >>> pair = Authority.create().issue(["127.0.0.1", "localhost"])
+        """
+        if not names:
+            raise ValueError("a server certificate needs at least one host name or IP address")
+        issuer = x509.load_pem_x509_certificate(self.pair.certificate)
+        issuer_key = serialization.load_pem_private_key(self.pair.key, None)
+        assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
+        builder = (
+            _builder(subject, issuer.subject, key.public_key(), days, now)
+            .add_extension(x509.SubjectAlternativeName([_alternative(name) for name in names]), critical=False)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(sign_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+        )
+        return _pair(builder.sign(issuer_key, hashes.SHA256()), key)
+
+    def client_context(self) -> ssl.SSLContext:
+        """A TLS context for clients that trust this authority and nothing else."""
+        return ssl.create_default_context(cadata=self.pair.certificate.decode())
+
+
+def service_names(service: str, namespace: str) -> list[str]:
+    """Names a webhook certificate must carry: the API server checks ``SERVICE.NAMESPACE.svc``."""
+    return [f"{service}.{namespace}.svc", f"{service}.{namespace}", service, "localhost", "127.0.0.1"]
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int, now: datetime | None
+) -> x509.CertificateBuilder:
+    start = now or datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start - timedelta(hours=1))
+        .not_valid_after(start + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _usage(*, sign_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=sign_certificates,
+        crl_sign=sign_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
+    return KeyPair(
+        certificate.public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    )
