@@ -16,7 +16,7 @@ from hcs.kube.connection import connect
 from hcs.native import NativeLibraryError, emulated_driver_dir, interceptor_path
 from hcs.process import logs
 from hcs.process.serving import Endpoint, serve
-from hcs.ura.tables import load_catalogue
+from hcs.ura.catalogue import load_catalogue
 from hcs.vendors.base import Vendor
 from hcs.vendors.emulated_vendor import EmulatedVendor
 from hcs.vendors.nvidia import NvidiaVendor
