@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from hcs.model.devices import Link
 from hcs.model.quantities import GIB
-from hcs.ura.catalogue import AmbiguousCardError, UnknownCardError, as_device, describe
-from hcs.ura.tables import load_catalogue
+from hcs.ura.catalogue import AmbiguousCardError, UnknownCardError, as_device, describe, load_catalogue
 
 CATALOGUE = load_catalogue()
 

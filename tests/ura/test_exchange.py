@@ -10,8 +10,17 @@ from hypothesis import strategies as st
 from hcs.model import names
 from hcs.model.devices import WORKLOADS
 from hcs.model.requests import Total
-from hcs.ura.exchange import NoRateError, cards_for_acu, cards_for_total, exchange, rate_of, rated_for
-from hcs.ura.tables import load_catalogue
+from hcs.ura.catalogue import load_catalogue
+from hcs.ura.exchange import (
+    NoRateError,
+    cards_for_acu,
+    cards_for_total,
+    charges_of_total,
+    exchange,
+    rate_of,
+    rated_for,
+    rated_source,
+)
 
 CATALOGUE = load_catalogue()
 A100, H100, ASCEND = (CATALOGUE.find(name) for name in ("A100-SXM4-80GB", "H100-SXM5", "910B2"))
@@ -113,5 +122,41 @@ def test_a_larger_total_never_needs_fewer_cards(card, resource, one, other):
 
 
 def test_the_rated_figure_is_the_one_people_know():
-    assert rated_for(Total(names.FP16_TFLOPS, 1), H100) == 989_000
-    assert rated_for(Total(names.TOTAL_ACU, 1), H100) is None
+    assert rated_for(names.FP16_TFLOPS, H100) == 989_000
+    assert rated_for(names.TOTAL_ACU, H100) is None
+
+
+def test_an_estimate_is_no_datasheet():
+    assert rated_source(H100) == "datasheet"
+    assert rated_source(CATALOGUE.find("910B3")) == "derived"
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "acu"),
+    [
+        pytest.param(names.FP16_TFLOPS, 312, 100, id="one-a100-fp16"),
+        pytest.param(names.FP16_TFLOPS, 100, 33, id="rounded-up"),
+        pytest.param(names.FP16_TFLOPS, 1, 1, id="never-free"),
+        pytest.param(names.FP32_TFLOPS, 39, 200, id="fp32-of-two-a100"),
+        pytest.param(names.INT8_TOPS, 624, 100, id="one-a100-int8"),
+        pytest.param(names.TOTAL_ACU, 250, 250, id="acu-charge-themselves"),
+    ],
+)
+def test_a_total_is_charged_in_acu(resource, amount, acu):
+    assert charges_of_total(Total(resource, amount)) == acu
+
+
+def test_the_figures_are_those_of_the_reference_card():
+    card = CATALOGUE.reference
+    for resource, rated in (
+        (names.FP16_TFLOPS, card.fp16_mtflops),
+        (names.FP32_TFLOPS, card.fp32_mtflops),
+        (names.INT8_TOPS, card.int8_mtops),
+    ):
+        assert charges_of_total(Total(resource, rated)) == 100_000
+
+
+@given(st.sampled_from(names.TOTALS), st.integers(0, 10**9), st.integers(0, 10**9))
+def test_splitting_a_total_over_pods_never_makes_it_cheaper(resource, one, other):
+    together = charges_of_total(Total(resource, one + other))
+    assert together <= charges_of_total(Total(resource, one)) + charges_of_total(Total(resource, other))

@@ -7,7 +7,8 @@ import pytest
 from hcs.model import names
 from hcs.model.devices import SOURCES, WORKLOADS
 from hcs.model.quantities import GIB
-from hcs.ura.tables import load_catalogue, measurements, rows
+from hcs.ura.catalogue import load_catalogue
+from hcs.ura.tables import measurements, rows
 
 CATALOGUE = load_catalogue()
 

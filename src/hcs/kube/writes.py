@@ -135,6 +135,8 @@ class EventRecorder:
                         raise
             await self._client.create(
                 resources.Event(
+                    apiVersion="v1",
+                    kind="Event",
                     metadata=pods.ObjectMeta(name=name, namespace=namespace),
                     involvedObject=about,
                     reason=reason,

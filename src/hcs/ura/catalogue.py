@@ -9,24 +9,15 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import cached_property
-from typing import Final
+from functools import cache, cached_property
 
 import msgspec
 
 from hcs.model.devices import DEFAULT_WORKLOAD, Device, Link, Rate, Verdict
-from hcs.model.quantities import show_bytes
-
-REFERENCE: Final = ("nvidia", "A100-SXM4-80GB")
-"""The card that is 100 ACU in every workload class."""
-
-VENDOR_SYNONYMS: Final = {
-    "huawei": "ascend",
-    "moorethreads": "mthreads",
-    "musa": "mthreads",
-    "t-head": "thead",
-}
-"""Other words people use for a vendor, folded, and the word used here."""
+from hcs.model.quantities import GIB, show_bytes
+from hcs.ura import tables
+from hcs.ura.naming import begins, either, fold, folds_to, shown, vendor_word
+from hcs.ura.rates import REFERENCE, RateBook
 
 
 class CardError(LookupError):
@@ -122,20 +113,20 @@ class Catalogue(msgspec.Struct, frozen=True, dict=True):
             return found[0]
         names = tuple(card.key for card in found)
         if names:
-            raise AmbiguousCardError(f"{_shown(name)} can be {_either(names)}; name one of them in full", names)
+            raise AmbiguousCardError(f"{shown(name)} can be {either(names)}; name one of them in full", names)
         family = self.family(name, vendor)
         if family:
             names = tuple(card.key for card in family)
-            raise AmbiguousCardError(f"{_shown(name)} is a family: {_either(names)}; name one of them", names)
+            raise AmbiguousCardError(f"{shown(name)} is a family: {either(names)}; name one of them", names)
         close = self._closest(name)
-        hint = f"did you mean {_either(close)}?" if close else "`hcs convert '100 ACU'` lists all cards"
+        hint = f"did you mean {either(close)}?" if close else "`hcs convert '100 ACU'` lists all cards"
         elsewhere = self._named(name, None) if vendor else ()
         if elsewhere:
-            hint = f"{_either(tuple(card.key for card in elsewhere))} exists"
+            hint = f"{either(tuple(card.key for card in elsewhere))} exists"
         raise UnknownCardError(
-            f"no card {_shown(name)} of vendor {vendor} is known; {hint}"
+            f"no card {shown(name)} of vendor {vendor} is known; {hint}"
             if vendor
-            else f"no card {_shown(name)} is known; {hint}",
+            else f"no card {shown(name)} is known; {hint}",
             close,
         )
 
@@ -148,7 +139,7 @@ class Catalogue(msgspec.Struct, frozen=True, dict=True):
         folded = fold(name)
         if len(folded) < 3:
             return ()
-        return self._matching(lambda candidate: _begins(fold(candidate), folded), vendor)
+        return self._matching(lambda candidate: begins(fold(candidate), folded), vendor)
 
     def select(self, vendors: Iterable[str] = (), models: Iterable[str] = ()) -> tuple[CardModel, ...]:
         """The models that a request allows; both filters empty means all.
@@ -167,7 +158,7 @@ class Catalogue(msgspec.Struct, frozen=True, dict=True):
     def _named(self, name: str, vendor: str | None) -> tuple[CardModel, ...]:
         for word, text in dict.fromkeys(((vendor, name), self._split(name, vendor))):
             known = vendor_word(word) if word else None
-            found = self._matching(text.__eq__, known) or self._matching(_folds_to(fold(text)), known)
+            found = self._matching(text.__eq__, known) or self._matching(folds_to(fold(text)), known)
             if found:
                 return found
         return ()
@@ -240,48 +231,9 @@ def as_device(
     )
 
 
-def fold(name: str) -> str:
-    """A name without regard to case and spaces.
-
-    >>> fold("NVIDIA A100 80GB PCIe")
-    'nvidiaa10080gbpcie'
-    """
-    return "".join(name.split()).casefold()
-
-
-def vendor_word(text: str) -> str:
-    """The vendor word for what people call a vendor.
-
-    >>> vendor_word("Moore Threads"), vendor_word("NVIDIA")
-    ('mthreads', 'nvidia')
-    """
-    folded = fold(text)
-    return VENDOR_SYNONYMS.get(folded, folded)
-
-
-def _folds_to(folded: str) -> Callable[[str], bool]:
-    return lambda name: fold(name) == folded
-
-
-def _begins(name: str, start: str) -> bool:
-    """Whether ``name`` is ``start`` and more, without cutting a number or a word in two: A10 begins A10-24 only."""
-    rest = name[len(start) :]
-    if not name.startswith(start) or not rest:
-        return False
-    return not rest[0].isalnum() or (start[-1].isalpha() and rest[0].isdigit())
-
-
 def _nearest(cards: tuple[CardModel, ...], vram: int) -> tuple[CardModel, ...]:
     """Those whose memory is within a fifth of ``vram``: tools print less than is marketed, never a different size."""
     return tuple(card for card in cards if card.vram and abs(Fraction(vram, card.vram) - 1) <= Fraction(1, 5))
-
-
-def _either(names: tuple[str, ...]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
-
-
-def _shown(name: str) -> str:
-    return repr(name if len(name) <= 60 else f"{name[:57]}...")
 
 
 def describe(card: CardModel) -> str:
@@ -289,3 +241,38 @@ def describe(card: CardModel) -> str:
     memory = "memory unknown" if card.vram is None else show_bytes(card.vram)
     boards = f", {card.devices_per_board} devices a board" if card.devices_per_board > 1 else ""
     return f"{card.key} ({memory}{boards})"
+
+
+@cache
+def load_catalogue() -> Catalogue:
+    """The catalogue of all cards this version knows, read from the tables that come with the package."""
+    ratings = tables.rows("ratings")
+    book = RateBook(
+        map(tables.rating, ratings), tables.measurements(), map(tables.comparison, tables.rows("comparisons"))
+    )
+    return Catalogue(tuple(_card(row, book) for row in ratings))
+
+
+def _card(row: tables.Row, book: RateBook) -> CardModel:
+    devices = int(row["devices"])
+    vram = row["vram_gib"]
+    return CardModel(
+        vendor=row["vendor"],
+        model=row["model"],
+        aliases=tables.listed(row["aliases"]),
+        devices_per_board=devices,
+        vram=int(Fraction(vram) * GIB // devices) if vram else None,
+        fp32_mtflops=_thousandths(row["fp32_tflops"], devices),
+        fp16_mtflops=_thousandths(row["fp16_tflops"], devices),
+        bf16_mtflops=_thousandths(row["bf16_tflops"], devices),
+        int8_mtops=_thousandths(row["int8_tops"], devices),
+        memory_mbps=_thousandths(row["mem_bandwidth_gbps"], devices),
+        interconnect=row["interconnect"],
+        rates=book.rates(tables.rating(row)),
+        confidence=row["confidence"],
+        source=row["source"],
+    )
+
+
+def _thousandths(text: str, devices: int) -> int | None:
+    return int(Fraction(text) * 1000 // devices) if text else None

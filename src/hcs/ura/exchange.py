@@ -3,6 +3,9 @@
 A rate of exchange is a fraction of two rates and exact; only counts are rounded, always up, because half a card cannot
 be ordered and too few would not do the work. Its source is the weaker of the two sides'. There is no constant like
 "two of these for one of those": the same pair differs by a factor of three between workload classes.
+
+What a request by total costs against a ResourceQuota is an exchange as well, with the A100-SXM4-80GB's rated dense
+figure on the other side: nobody knows the card yet, and substitution must never change a charge.
 """
 
 from fractions import Fraction
@@ -66,13 +69,13 @@ def rate_of(card: CardModel, workload: str = DEFAULT_WORKLOAD) -> Rate:
     return rate
 
 
-def cards_for_acu(milliacu: int, card: CardModel, workload: str = DEFAULT_WORKLOAD) -> int:
+def cards_for_acu(milliacu: int | Fraction, card: CardModel, workload: str = DEFAULT_WORKLOAD) -> int:
     """Devices needed for an amount of compute in thousandths of an ACU, rounded up.
 
     Raises:
         NoRateError: the model has no rate in this class.
     """
-    return ceil(Fraction(milliacu, rate_of(card, workload).milliacu))
+    return ceil(Fraction(milliacu) / rate_of(card, workload).milliacu)
 
 
 _RATED_FIELD: Final = {
@@ -82,14 +85,19 @@ _RATED_FIELD: Final = {
 }
 
 
-def rated_for(total: Total, card: CardModel) -> int | None:
+def rated_for(resource: str, card: CardModel) -> int | None:
     """The rated dense figure of one device that a TFLOPS or TOPS total is divided by, in thousandths of its unit.
 
-    None where none is published. A ``total-acu`` has no rated figure: use :func:`cards_for_acu`.
+    None where none is published. ``total-acu`` has no rated figure: use :func:`cards_for_acu`.
     """
-    field = _RATED_FIELD.get(total.resource)
+    field = _RATED_FIELD.get(resource)
     value: int | None = getattr(card, field) if field else None
     return value or None
+
+
+def rated_source(card: CardModel) -> Source:
+    """What a rated figure of this model is worth: an estimate is derived, whatever sheet it is compared with."""
+    return "derived" if card.confidence == "estimate" else "datasheet"
 
 
 def cards_for_total(total: Total, card: CardModel, workload: str = DEFAULT_WORKLOAD) -> int | None:
@@ -97,7 +105,7 @@ def cards_for_total(total: Total, card: CardModel, workload: str = DEFAULT_WORKL
     if total.resource == names.TOTAL_ACU:
         rate = card.rate(workload)
         return ceil(Fraction(total.amount * 1000, rate.milliacu)) if rate and rate.milliacu else None
-    rated = rated_for(total, card)
+    rated = rated_for(total.resource, card)
     return ceil(Fraction(total.amount * 1000, rated)) if rated else None
 
 
@@ -108,3 +116,24 @@ def weaker(one: Source, other: Source) -> Source:
     'derived'
     """
     return max(one, other, key=SOURCES.index)
+
+
+_REFERENCE_RATING: Final = {
+    names.FP16_TFLOPS: Fraction(312),
+    names.FP32_TFLOPS: Fraction("19.5"),
+    names.INT8_TOPS: Fraction(624),
+    names.TOTAL_ACU: Fraction(100),
+}
+"""Rated dense figures of an A100-SXM4-80GB, in the resource's own unit; each is 100 ACU. Source: ``ratings.csv``."""
+
+
+def charges_of_total(total: Total) -> int:
+    """Whole ACU charged for a total, rounded up.
+
+    Raises:
+        KeyError: the resource is not one of :data:`hcs.model.names.TOTALS`.
+
+    >>> charges_of_total(Total("ai.compute/fp16-tflops", 100))
+    33
+    """
+    return ceil(total.amount * 100 / _REFERENCE_RATING[total.resource])

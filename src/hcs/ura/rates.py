@@ -20,8 +20,9 @@ from typing import Final, Literal
 import msgspec
 
 from hcs.model.devices import DEFAULT_WORKLOAD, SOURCES, WORKLOADS, Rate, Source
-from hcs.ura.catalogue import REFERENCE
 
+REFERENCE: Final = ("nvidia", "A100-SXM4-80GB")
+"""The card that is 100 ACU in every workload class."""
 MTFLOPS_PER_100_ACU: Final = 312_000
 """Rated dense FP16 of an A100-SXM4-80GB, in thousandths of a TFLOPS."""
 

@@ -12,18 +12,9 @@ from importlib.resources import files
 from typing import cast
 
 from hcs.model.devices import Source
-from hcs.model.quantities import GIB
-from hcs.ura.catalogue import CardModel, Catalogue
-from hcs.ura.rates import Comparison, Measurement, RateBook, Rating
+from hcs.ura.rates import Comparison, Measurement, Rating
 
 Row = dict[str, str]
-
-
-@cache
-def load_catalogue() -> Catalogue:
-    """The catalogue of all cards this version knows."""
-    book = RateBook(map(_rating, rows("ratings")), measurements(), map(_comparison, rows("comparisons")))
-    return Catalogue(tuple(_card(row, book) for row in rows("ratings")))
 
 
 @cache
@@ -50,39 +41,24 @@ def rows(table: str) -> tuple[Row, ...]:
     return tuple(csv.DictReader(text.splitlines()))
 
 
-def _card(row: Row, book: RateBook) -> CardModel:
-    devices = int(row["devices"])
-    vram = row["vram_gib"]
-    return CardModel(
-        vendor=row["vendor"],
-        model=row["model"],
-        aliases=_list(row["aliases"]),
-        devices_per_board=devices,
-        vram=int(Fraction(vram) * GIB // devices) if vram else None,
-        fp32_mtflops=_thousandths(row["fp32_tflops"], devices),
-        fp16_mtflops=_thousandths(row["fp16_tflops"], devices),
-        bf16_mtflops=_thousandths(row["bf16_tflops"], devices),
-        int8_mtops=_thousandths(row["int8_tops"], devices),
-        memory_mbps=_thousandths(row["mem_bandwidth_gbps"], devices),
-        interconnect=row["interconnect"],
-        rates=book.rates(_rating(row)),
-        confidence=row["confidence"],
-        source=row["source"],
-    )
-
-
-def _rating(row: Row) -> Rating:
+def rating(row: Row) -> Rating:
+    """The part of a row of ``ratings.csv`` that rates are computed from."""
     return Rating(
         vendor=row["vendor"],
         model=row["model"],
         devices=int(row["devices"]),
-        fp16_tflops=_figure(row["fp16_tflops"]),
-        bf16_tflops=_figure(row["bf16_tflops"]),
+        fp16_tflops=figure(row["fp16_tflops"]),
+        bf16_tflops=figure(row["bf16_tflops"]),
         confidence=row["confidence"],
     )
 
 
-def _comparison(row: Row) -> Comparison:
+def comparison(row: Row) -> Comparison:
+    """One row of ``comparisons.csv``.
+
+    Raises:
+        ValueError: the kind is not one of the two.
+    """
     if row["kind"] not in ("rate", "time-over-reference"):
         raise ValueError(f"comparisons.csv: kind {row['kind']!r} is neither rate nor time-over-reference")
     return Comparison(
@@ -92,19 +68,17 @@ def _comparison(row: Row) -> Comparison:
         kind="rate" if row["kind"] == "rate" else "time-over-reference",
         reference=row["reference"],
         reference_suite=row["reference_suite"],
-        cards=_list(row["cards"]),
+        cards=listed(row["cards"]),
         source=cast(Source, row["source"]),
         note=row["note"],
     )
 
 
-def _figure(text: str) -> Fraction | None:
+def figure(text: str) -> Fraction | None:
+    """A cell with a number, or None where it is blank."""
     return Fraction(text) if text else None
 
 
-def _thousandths(text: str, devices: int) -> int | None:
-    return int(Fraction(text) * 1000 // devices) if text else None
-
-
-def _list(text: str) -> tuple[str, ...]:
+def listed(text: str) -> tuple[str, ...]:
+    """A cell with several words between bars."""
     return tuple(part for part in text.split("|") if part)

@@ -5,8 +5,8 @@ import pytest
 from hcs.model import names
 from hcs.model.quantities import GIB
 from hcs.model.requests import ComputeRequest, ContainerRequest, Total
-from hcs.ura.checks import check_request
-from hcs.ura.tables import load_catalogue
+from hcs.ura.catalogue import load_catalogue
+from hcs.ura.validation import check_request
 
 CATALOGUE = load_catalogue()
 

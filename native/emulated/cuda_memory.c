@@ -1,0 +1,224 @@
+/* Emulated CUDA driver: memory. Large allocations take whole 2 MiB pages of the card. */
+#include <string.h>
+
+#include "cuda.h"
+#include "memory.h"
+
+static CUresult take(uint64_t bytes, CUdevice device, CUcontext owner, uint64_t *address)
+{
+    uint32_t index;
+    const struct hcs_card *card = hcs_cuda_card(device, &index);
+    uint64_t charged = hcs_cuda_taken(bytes);
+    if (bytes == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!hcs_card_take(index, card, charged))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (hcs_memory_allocate(bytes, charged, index, owner, address))
+        return CUDA_SUCCESS;
+    hcs_card_give_back(index, card, charged);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Charged memory goes back to the card it came from, whatever ordinal that card has. */
+static void give_back(const struct hcs_allocation *freed)
+{
+    int count;
+    if (hcs_cuda_ready() != CUDA_SUCCESS)
+        return;
+    for (count = 0; hcs_cuda_card(count, NULL) != NULL; count++) {
+        uint32_t index;
+        const struct hcs_card *card = hcs_cuda_card(count, &index);
+        if (index == freed->card)
+            hcs_card_give_back(index, card, freed->charged);
+    }
+}
+
+void hcs_cuda_free_owned(CUcontext context)
+{
+    struct hcs_allocation freed;
+    while (hcs_memory_free_owned(context, &freed))
+        give_back(&freed);
+}
+
+HCS_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
+{
+    CUcontext context;
+    uint64_t address;
+    CUresult result = hcs_cuda_current(&context);
+    if (result == CUDA_SUCCESS)
+        result = take(bytes, context->device, context, &address);
+    if (result == CUDA_SUCCESS)
+        *pointer = address;
+    return result;
+}
+
+HCS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flags)
+{
+    (void)flags;
+    return cuMemAlloc_v2(pointer, bytes);
+}
+
+HCS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height,
+                                       unsigned int element_bytes)
+{
+    enum { PITCH_UNIT = 512 };
+    if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16)
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t row = (width + PITCH_UNIT - 1) / PITCH_UNIT * PITCH_UNIT;
+    size_t bytes;
+    if (__builtin_mul_overflow(row, height, &bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = cuMemAlloc_v2(pointer, bytes);
+    if (result == CUDA_SUCCESS)
+        *pitch = row;
+    return result;
+}
+
+HCS_EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer)
+{
+    struct hcs_allocation freed;
+    CUcontext context;
+    CUresult result = hcs_cuda_current(&context);
+    if (result != CUDA_SUCCESS || pointer == 0)
+        return result;
+    if (!hcs_memory_free(pointer, &freed))
+        return CUDA_ERROR_INVALID_VALUE;
+    give_back(&freed);
+    return CUDA_SUCCESS;
+}
+
+HCS_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    CUcontext context;
+    uint64_t address;
+    CUresult result = hcs_cuda_current(&context);
+    if (result == CUDA_SUCCESS && (uintptr_t)stream > 2) {
+        context = stream->context;
+        result = hcs_cuda_health(context->device);
+    }
+    if (result == CUDA_SUCCESS)
+        result = take(bytes, context->device, context, &address);
+    if (result == CUDA_SUCCESS)
+        *pointer = address;
+    return result;
+}
+
+HCS_EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
+{
+    (void)stream;
+    return cuMemFree_v2(pointer);
+}
+
+HCS_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    return cuMemAllocAsync(pointer, bytes, stream);
+}
+
+HCS_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
+{
+    return cuMemFreeAsync(pointer, stream);
+}
+
+/* Physical memory without an address. Its handle is the address of memory nobody is told about. */
+HCS_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
+                                const CUmemAllocationProp *properties, unsigned long long flags)
+{
+    uint64_t address;
+    CUresult result = hcs_cuda_ready();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (properties == NULL || flags != 0 || bytes % HCS_CUDA_PAGE != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    result = hcs_cuda_health(properties->location.id);
+    if (result == CUDA_SUCCESS)
+        result = take(bytes, properties->location.id, NULL, &address);
+    if (result == CUDA_SUCCESS)
+        *handle = address;
+    return result;
+}
+
+HCS_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    struct hcs_allocation freed;
+    if (!hcs_memory_free(handle, &freed))
+        return CUDA_ERROR_INVALID_VALUE;
+    give_back(&freed);
+    return CUDA_SUCCESS;
+}
+
+HCS_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    CUcontext context;
+    CUresult result = hcs_cuda_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct hcs_card *card = hcs_cuda_card(context->device, NULL);
+    uint64_t used = hcs_card_used(card);
+    *total_bytes = card->file->total_bytes;
+    *free_bytes = used < card->file->total_bytes ? card->file->total_bytes - used : 0;
+    return CUDA_SUCCESS;
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
+
+static CUresult check_range(CUdeviceptr address, size_t bytes)
+{
+    CUcontext context;
+    struct hcs_allocation found;
+    CUresult result = hcs_cuda_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return hcs_memory_find(address, bytes, &found) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static void *host_of(CUdeviceptr address)
+{
+    return (void *)(uintptr_t)address; // NOLINT
+}
+
+HCS_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr destination, const void *source, size_t bytes)
+{
+    CUresult result = check_range(destination, bytes);
+    if (result == CUDA_SUCCESS)
+        memcpy(host_of(destination), source, bytes);
+    return result;
+}
+
+HCS_EXPORT CUresult cuMemcpyDtoH_v2(void *destination, CUdeviceptr source, size_t bytes)
+{
+    CUresult result = check_range(source, bytes);
+    if (result == CUDA_SUCCESS)
+        memcpy(destination, host_of(source), bytes);
+    return result;
+}
+
+HCS_EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr destination, CUdeviceptr source, size_t bytes)
+{
+    CUresult result = check_range(destination, bytes);
+    if (result == CUDA_SUCCESS)
+        result = check_range(source, bytes);
+    if (result == CUDA_SUCCESS)
+        memmove(host_of(destination), host_of(source), bytes);
+    return result;
+}
+
+HCS_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr destination, unsigned char value, size_t count)
+{
+    CUresult result = check_range(destination, count);
+    if (result == CUDA_SUCCESS)
+        memset(host_of(destination), value, count);
+    return result;
+}
+
+HCS_EXPORT CUresult cuMemsetD32_v2(CUdeviceptr destination, unsigned int value, size_t count)
+{
+    if (destination % 4 != 0 || count > SIZE_MAX / 4)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = check_range(destination, count * 4);
+    if (result == CUDA_SUCCESS)
+        for (size_t at = 0; at < count; at++)
+            memcpy((char *)host_of(destination) + at * 4, &value, sizeof value);
+    return result;
+}

@@ -1,0 +1,184 @@
+/* Road (b): programs that look the driver up by name.
+ *
+ * A name that is not ours goes to the real dlsym by a tail call, so that glibc sees the true caller's return address:
+ * RTLD_NEXT and RTLD_DEFAULT mean what they meant without us. (This file is compiled with sibling-call optimisation,
+ * and a test fails without it.) A name of ours is looked up honestly first; the answer is replaced only if it is exactly
+ * a hooked function inside a driver library.
+ *
+ * The real dlsym is found by reading libc's symbol table: dlvsym, the usual way, is interposed here as well, and needs a
+ * list of glibc versions that ages.
+ */
+#include "dlsym.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "elf.h"
+#include "interceptor.h"
+
+typedef void *(*dlsym_function)(void *, const char *);
+typedef void *(*dlvsym_function)(void *, const char *, const char *);
+typedef void *(*dlopen_function)(const char *, int);
+typedef void *(*dlmopen_function)(Lmid_t, const char *, int);
+
+enum { REAL_DLSYM, REAL_DLVSYM, REAL_DLOPEN, REAL_DLMOPEN, REALS };
+static const char *const real_names[REALS] = {"dlsym", "dlvsym", "dlopen", "dlmopen"};
+static _Atomic(void *) reals[REALS];
+
+static bool take_from_libc(const struct hcs_object *object, void *state)
+{
+    (void)state;
+    /* libdl.so.2 before glibc 2.34, libc.so.6 since; musl keeps them in its one library. */
+    if (strncmp(object->soname, "libc.", 5) != 0 && strncmp(object->soname, "libdl.", 6) != 0)
+        return false;
+    for (int index = 0; index < REALS; index++) {
+        void *address = hcs_elf_function(object, real_names[index]);
+        if (address != NULL)
+            atomic_store(&reals[index], address);
+    }
+    return false;
+}
+
+static void *real_loader(int index)
+{
+    void *address = atomic_load_explicit(&reals[index], memory_order_acquire);
+    if (address == NULL) {
+        hcs_elf_visit(take_from_libc, NULL);
+        address = atomic_load(&reals[index]);
+    }
+    return address;
+}
+
+void *hcs_next_after_us(const char *name)
+{
+    dlsym_function real = (dlsym_function)real_loader(REAL_DLSYM);
+    void *address = real != NULL ? real(RTLD_NEXT, name) : NULL;
+    __asm__ volatile("" : "+r"(address)); /* not a tail call: RTLD_NEXT must see this library as the caller */
+    return address;
+}
+
+/* Where a pseudo-handle's search ends for a hooked name. */
+struct search {
+    const char *name;
+    const void *caller; /* RTLD_NEXT: start after the object holding this address */
+    const void *skip;   /* RTLD_DEFAULT: pass over the object holding this address */
+    bool started;
+    void *found;
+};
+
+static bool search_object(const struct hcs_object *object, void *state)
+{
+    struct search *search = state;
+    if (!search->started) {
+        search->started = hcs_elf_contains(object, search->caller);
+        return false;
+    }
+    if (search->skip != NULL && hcs_elf_contains(object, search->skip))
+        return false;
+    search->found = hcs_elf_function(object, search->name);
+    return search->found != NULL;
+}
+
+static void *search_loaded(void *handle, const char *name, const void *caller)
+{
+    struct search search = {.name = name, .caller = caller};
+    if (handle == RTLD_DEFAULT) {
+        search.started = true;
+        search.skip = (const void *)search_object;
+    }
+    hcs_elf_visit(search_object, &search);
+    if (search.found != NULL)
+        return search.found;
+    return hcs_next_after_us(name); /* NULL, with dlerror() set */
+}
+
+/* Stand-ins for the real functions for names that are ours; entered by tail calls as well. */
+static void *hooked_dlsym(void *handle, const char *name)
+{
+    const void *caller = __builtin_return_address(0);
+    void *address;
+    if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
+        address = search_loaded(handle, name, caller);
+    } else {
+        dlsym_function real = (dlsym_function)real_loader(REAL_DLSYM);
+        address = real(handle, name);
+    }
+    hcs_refresh_symbols();
+    return hcs_substitute(address);
+}
+
+static void *hooked_dlvsym(void *handle, const char *name, const char *version)
+{
+    const void *caller = __builtin_return_address(0);
+    void *address;
+    if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
+        address = search_loaded(handle, name, caller);
+    } else {
+        dlvsym_function real = (dlvsym_function)real_loader(REAL_DLVSYM);
+        address = real(handle, name, version);
+    }
+    hcs_refresh_symbols();
+    return hcs_substitute(address);
+}
+
+static void *no_dlsym(void *handle, const char *name)
+{
+    (void)handle, (void)name;
+    return NULL;
+}
+
+static void *no_dlvsym(void *handle, const char *name, const char *version)
+{
+    (void)handle, (void)name, (void)version;
+    return NULL;
+}
+
+static bool is_ours(const char *name)
+{
+    return name != NULL && hcs_is_hooked(name) && hcs_mode() != HCS_MODE_PASS_THROUGH;
+}
+
+HCS_EXPORT void *dlsym(void *restrict handle, const char *restrict name)
+{
+    dlsym_function function = (dlsym_function)real_loader(REAL_DLSYM);
+    if (function == NULL)
+        function = no_dlsym;
+    else if (is_ours(name))
+        function = hooked_dlsym;
+    return function(handle, name);
+}
+
+HCS_EXPORT void *dlvsym(void *restrict handle, const char *restrict name, const char *restrict version)
+{
+    dlvsym_function function = (dlvsym_function)real_loader(REAL_DLVSYM);
+    if (function == NULL)
+        function = no_dlvsym;
+    else if (is_ours(name))
+        function = hooked_dlvsym;
+    return function(handle, name, version);
+}
+
+/* A plug-in opened with RTLD_DEEPBIND binds past us, to libc's own dlsym. The flag is taken away where a quota holds. */
+static int allowed_flags(int flags)
+{
+    return hcs_mode() == HCS_MODE_PASS_THROUGH ? flags : flags & ~RTLD_DEEPBIND;
+}
+
+HCS_EXPORT void *dlopen(const char *path, int flags)
+{
+    dlopen_function function = (dlopen_function)real_loader(REAL_DLOPEN);
+    if (function == NULL)
+        return NULL;
+    flags = allowed_flags(flags);
+    return function(path, flags); /* a tail call: the caller's RUNPATH and namespace decide where to look */
+}
+
+HCS_EXPORT void *dlmopen(Lmid_t name_space, const char *path, int flags)
+{
+    dlmopen_function function = (dlmopen_function)real_loader(REAL_DLMOPEN);
+    if (function == NULL)
+        return NULL;
+    flags = allowed_flags(flags);
+    return function(name_space, path, flags);
+}

@@ -1,0 +1,144 @@
+"""The filter decision: one pod, the nodes that are left, and everything already promised; out comes one node or a no.
+
+Pure, so that ``hcs why``, a replayed snapshot and the running router say the same. The texts for nodes name what was
+asked and what the card is, never what is free at the moment: kube-scheduler compares them, and a text that changes
+between calls makes it try the pod again without a pause.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from hcs.model import names
+from hcs.model.allocations import Allocation
+from hcs.model.devices import Rate
+from hcs.model.pods import Pod
+from hcs.model.refusals import Refusal, RefusedError
+from hcs.model.requests import ComputeRequest, read_request
+from hcs.placement.engine import Unplaceable, place
+from hcs.placement.snapshot import Snapshot
+from hcs.router.images import RuntimeImage, vendors_offering
+
+NOT_CHOSEN: Final = "another node serves the pod better"
+
+ReferenceRates = Mapping[str, Sequence[Rate]]
+"""Model → what one whole device of it does, for models that are asked for and not in the fleet."""
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """Where the pod goes, with which devices, and why in one sentence."""
+
+    allocation: Allocation
+    reason: str
+
+    @property
+    def node(self) -> str:
+        """The node."""
+        return self.allocation.node
+
+    @property
+    def substituted(self) -> bool:
+        """Whether another kind of card than the one asked for serves."""
+        return self.allocation.exchange is not None
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Nowhere: one sentence for people and a refusal for each node."""
+
+    summary: str
+    nodes: dict[str, Refusal]
+
+
+class NotOurs(msgspec.Struct, frozen=True):
+    """The pod asks for nothing of ours: every node will do."""
+
+
+Decision = Chosen | Refused | NotOurs
+
+
+def decide(
+    pod: Pod,
+    nodes: Sequence[str],
+    snapshot: Snapshot,
+    *,
+    taken: Iterable[Allocation] = (),
+    offers: Sequence[RuntimeImage] = (),
+    reference_rates: ReferenceRates | None = None,
+) -> Decision:
+    """Decide for one pod.
+
+    Args:
+        pod: as kube-scheduler or the API server shows it.
+        nodes: names of the nodes that passed all other checks.
+        snapshot: cards, and what bound pods hold of them.
+        taken: what is promised to other pods and not yet in the snapshot.
+        offers: what the RuntimeProfiles offer.
+        reference_rates: of models outside the fleet, for exchange rates.
+    """
+    try:
+        request = read_request(pod)
+    except RefusedError as error:
+        return _nowhere(nodes, error.refusals[0], str(error))
+    if request is None:
+        return NotOurs()
+    if pod.spec.schedulerName != names.SCHEDULER:
+        refusal = Refusal(
+            "WrongScheduler",
+            f"asks for compute but names scheduler {pod.spec.schedulerName or 'default-scheduler'}; "
+            f"set schedulerName: {names.SCHEDULER}",
+        )
+        return _nowhere(nodes, refusal, refusal.message)
+    for allocation in taken:
+        snapshot = snapshot.with_allocation(allocation)
+    if not request.runtime:
+        return _choose(pod, request, nodes, snapshot, reference_rates)
+    return _choose_offered(pod, request, nodes, snapshot, offers, reference_rates)
+
+
+def _choose_offered(
+    pod: Pod,
+    request: ComputeRequest,
+    nodes: Sequence[str],
+    snapshot: Snapshot,
+    offers: Sequence[RuntimeImage],
+    reference_rates: ReferenceRates | None,
+) -> Decision:
+    """Choose among the vendors that can run the pod's runtime; a node without such a card is left out and told why."""
+    able = vendors_offering(offers, request.runtime)
+    if not able:
+        known = ", ".join(sorted({offer.runtime for offer in offers if offer.runtime})) or "none"
+        refusal = Refusal("NoSuchRuntime", f"no RuntimeProfile offers runtime {request.runtime}; offered are {known}")
+        return _nowhere(nodes, refusal, refusal.message)
+    left_out: dict[str, Refusal] = {}
+    while True:
+        left = [name for name in nodes if name not in left_out]
+        decision = _choose(pod, request, left, snapshot, reference_rates)
+        if not isinstance(decision, Chosen):
+            if isinstance(decision, Refused) and left_out:
+                return Refused(decision.summary, {**decision.nodes, **left_out})
+            return decision
+        if decision.allocation.vendor in able:
+            return decision
+        left_out[decision.node] = Refusal(
+            "RuntimeNotOffered",
+            f"no RuntimeProfile offers runtime {request.runtime} for {decision.allocation.vendor}; "
+            f"it is offered for {', '.join(sorted(able))}",
+        )
+
+
+def _choose(
+    pod: Pod,
+    request: ComputeRequest,
+    nodes: Sequence[str],
+    snapshot: Snapshot,
+    reference_rates: ReferenceRates | None,
+) -> Decision:
+    answer = place(snapshot, request, nodes=nodes, reference_rates=reference_rates)
+    if isinstance(answer, Unplaceable):
+        return Refused(answer.summary, {one.node: one.refusal for one in answer.refusals})
+    return Chosen(answer.allocation(pod.metadata.uid), answer.reason)
+
+
+def _nowhere(nodes: Sequence[str], refusal: Refusal, summary: str) -> Refused:
+    return Refused(summary, dict.fromkeys(nodes, refusal))

@@ -1,0 +1,78 @@
+"""Devices promised to pods that are not yet seen bound.
+
+kube-scheduler binds in the background: the next pod's ``filter`` often comes before the previous pod's ``bind``. So a
+decision holds its devices from the moment it is answered. A *promise* lapses after a while, because kube-scheduler may
+have given the pod up without telling us. Once the Binding has been sent the devices are *committed*: then time alone
+never frees them, only the sight of the pod (bound, gone) or an answer of the API server does. Nothing here is ever
+saved: pods carry the truth, and after a restart every pod without a node is filtered again.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from hcs.model.allocations import Allocation
+
+
+class Reservation(msgspec.Struct, frozen=True):
+    """Devices held for one pod; ``until`` is when it lapses (or, committed, when it is looked into), in seconds."""
+
+    allocation: Allocation
+    pod_key: str
+    reason: str
+    until: float
+    committed: bool = False
+
+
+class Reservations:
+    """At most one reservation for each pod UID."""
+
+    def __init__(self, seconds: float) -> None:
+        """Make an empty book; promises lapse after ``seconds``."""
+        self.seconds = seconds
+        self._held: dict[str, Reservation] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def get(self, uid: str, now: float) -> Reservation | None:
+        """What is held for a pod now."""
+        held = self._held.get(uid)
+        return held if held is not None and _stands(held, now) else None
+
+    def hold(self, pod_key: str, allocation: Allocation, reason: str, now: float) -> None:
+        """Promise these devices to the allocation's pod, in place of whatever it held before."""
+        self._held[allocation.pod] = Reservation(allocation, pod_key, reason, now + self.seconds)
+
+    def commit(self, pod_key: str, allocation: Allocation, reason: str, now: float) -> None:
+        """The Binding is about to be sent: from here on time alone frees nothing."""
+        self._held[allocation.pod] = Reservation(allocation, pod_key, reason, now + self.seconds, committed=True)
+
+    def doubt(self, uid: str, now: float) -> None:
+        """Whether the Binding was written is not known: it is to be looked into at once."""
+        held = self._held.get(uid)
+        if held is not None:
+            self._held[uid] = msgspec.structs.replace(held, until=now)
+
+    def drop(self, uid: str) -> bool:
+        """Free what a pod held; tells whether that was anything."""
+        return self._held.pop(uid, None) is not None
+
+    def others(self, uid: str, now: float) -> Iterator[Reservation]:
+        """Everything held now for pods other than this one."""
+        return (held for other, held in self._held.items() if other != uid and _stands(held, now))
+
+    def lapse(self, now: float) -> list[Reservation]:
+        """Remove the promises that have lapsed, and return them."""
+        lapsed = [held for held in self._held.values() if not _stands(held, now)]
+        for held in lapsed:
+            del self._held[held.allocation.pod]
+        return lapsed
+
+    def doubtful(self, now: float) -> list[Reservation]:
+        """Committed ones that have not been seen for as long as a promise lasts: somebody should look at their pod."""
+        return [held for held in self._held.values() if held.committed and held.until <= now]
+
+
+def _stands(held: Reservation, now: float) -> bool:
+    return held.committed or now < held.until

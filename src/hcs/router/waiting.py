@@ -1,0 +1,83 @@
+"""Pods we refused, and which of them to wake when only our own view of the fleet changes.
+
+kube-scheduler tries a refused pod again when a pod or a node changes. A card that heals, a lifted quarantine or a
+lapsed promise is neither, so nothing would wake the pod: the router touches an annotation of it. Only pods that *would*
+be placed now are touched, each with growing pauses, so that a poke that leads nowhere is not repeated for ever.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 300.0
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A refused pod: the nodes it was refused on (None: unknown, any), and our last words to it."""
+
+    nodes: tuple[str, ...] | None
+    summary: str
+    pokes: int = 0
+    poked_at_growth: int = -1
+    not_before: float = 0.0
+
+
+class WaitingRoom:
+    """The refused pods, by UID. After each growth of the fleet every pod is poked once at most."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, Waiting] = {}
+        self._growth = 0
+        self._stale = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def refuse(self, uid: str, nodes: tuple[str, ...], summary: str) -> bool:
+        """A pod was refused; tells whether these are new words to it."""
+        before = self._waiting.get(uid)
+        self._waiting[uid] = (
+            msgspec.structs.replace(before, nodes=nodes, summary=summary) if before else Waiting(nodes, summary)
+        )
+        return before is None or before.summary != summary
+
+    def find(self, uid: str) -> None:
+        """A pod is known to have been refused by a router before us."""
+        self._waiting.setdefault(uid, Waiting(None, ""))
+
+    def leave(self, uid: str) -> None:
+        """A pod was placed, or is gone."""
+        self._waiting.pop(uid, None)
+
+    def grown(self) -> None:
+        """More may fit now than when they were refused."""
+        self._growth += 1
+        self._stale = True
+
+    def due(self, fits: Callable[[str, Waiting], bool], now: float) -> tuple[list[str], float | None]:
+        """The pods to poke now, and when to look again (None: not before the next growth).
+
+        Args:
+            fits: whether a pod would be placed now, beside those already found to fit in this round.
+            now: seconds.
+        """
+        if not self._stale:
+            return [], None
+        poke, later = [], []
+        for uid, waiting in list(self._waiting.items()):
+            if waiting.poked_at_growth == self._growth:
+                continue
+            if now < waiting.not_before:
+                later.append(waiting.not_before)
+            elif fits(uid, waiting):
+                pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(waiting.pokes, 20))
+                self._waiting[uid] = msgspec.structs.replace(
+                    waiting, pokes=waiting.pokes + 1, poked_at_growth=self._growth, not_before=now + pause
+                )
+                poke.append(uid)
+        if poke:
+            later.append(now + FIRST_PAUSE)  # what these do not take after all, others may
+        self._stale = bool(later)
+        return poke, min(later) if later else None

@@ -1,0 +1,241 @@
+"""A whole sandbox: what it consists of, in which order it starts, and what each part is told.
+
+Everything is an own process under one directory: the API server, the scheduler driver, the Job controller, the process
+kubelet, and, from the production code unchanged, router, injector, healer and one agent per emulated node.
+"""
+
+import base64
+import socket
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from hcs.kube.connection import connect
+from hcs.kube.manifests import create_or_replace, read_manifests
+from hcs.model import names
+from hcs.sandbox import images
+from hcs.sandbox.certificates import Authority
+from hcs.sandbox.files import config_directory, examples_directory
+from hcs.sandbox.fleet import Fleet, FleetError
+from hcs.sandbox.identities import (
+    ADMINISTRATOR,
+    Identity,
+    kubeconfig,
+    make_identities,
+    token_file,
+    write_kubeconfig,
+    write_private,
+)
+from hcs.sandbox.supervisor import Program, Supervisor, inherited_environment, start_together
+from hcs.ura.catalogue import load_catalogue
+from hcs.vendors import emulated
+
+_FOLDERS: Final = ("ready", "logs", "pki", "apiserver", "pod-logs", "images", "containers", "nodes", "shared", "users")
+_UUID_PREFIX: Final = {"nvidia": "GPU", "ascend": "NPU", "cambricon": "MLU"}
+
+
+class Sandbox:
+    """One sandbox; ``directory`` holds all it writes."""
+
+    def __init__(self, directory: Path, fleet: Fleet) -> None:
+        self.directory, self.fleet = directory, fleet
+        self.supervisor = Supervisor(directory, inherited_environment())
+        self._identities: dict[str, Identity] = {}
+        self._authority: Authority | None = None
+        self._server = ""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.user(ADMINISTRATOR)
+
+    def user(self, name: str) -> Path:
+        """The kubeconfig of an identity of :mod:`hcs.sandbox.identities`."""
+        return self.directory / "users" / f"{name}.yaml"
+
+    def cards(self, node: str) -> Path:
+        """The folder of a node's emulated card files."""
+        return self.directory / "nodes" / node / "cards"
+
+    async def start(self, said: Callable[[str], None]) -> None:
+        """Start everything; ``said`` hears one word per part that is ready.
+
+        Raises:
+            StartError: a program did not become ready; the message has the end of its log.
+        """
+        for folder in _FOLDERS:
+            (self.directory / folder).mkdir(parents=True, exist_ok=True)
+        self._authority = Authority.load_or_create(self.directory / "apiserver")
+        self._identities = make_identities()
+        write_private(self.directory / "tokens.csv", token_file(self._identities))
+        self._make_cards()
+        images.build(self.directory / "images", examples_directory())
+        said("emulated cards and images")
+        await self._start_api_server()
+        said("API server")
+        await self._define()
+        ports = {name: free_port() for name in ("router", "injector")}
+        self._write_scheduler_configuration(ports["router"])
+        certificate, key = self._authority.issue(["127.0.0.1", "localhost"]).write(self.directory / "pki", "injector")
+        programs = [
+            self._hcs("injector", "--host", "127.0.0.1", "--port", str(ports["injector"]),
+                      "--tls-cert-file", str(certificate), "--tls-key-file", str(key)),
+            self._hcs("router", *self._as("router"), "--port", str(ports["router"])),
+            self._hcs("healer", *self._as("healer")),
+            *(self._agent(node.name) for node in self.fleet.nodes if node.cards),
+            self._module("scheduler", "--kubeconfig", str(self.user("scheduler")),
+                         "--config", str(self.directory / "scheduler.yaml")),
+            self._module("jobs", "--kubeconfig", str(self.user("jobs"))),
+            self._kubelet(),
+        ]  # fmt: skip
+        await start_together(self.supervisor, programs, said)
+        await self._register_webhook(ports["injector"])
+        said("admission")
+
+    async def stop(self) -> None:
+        """End all programs."""
+        await self.supervisor.stop()
+
+    def _make_cards(self) -> None:
+        catalogue = load_catalogue()
+        for node in self.fleet.nodes:
+            folder = self.cards(node.name)
+            folder.mkdir(parents=True, exist_ok=True)
+            index = dict.fromkeys(names.VENDOR_WORDS, 0)
+            for cards in node.cards:
+                model = catalogue.find(cards.model, cards.vendor)
+                if model.vram is None:
+                    raise FleetError(f"node {node.name}: nobody has written down how much memory {cards.model} has")
+                for _ in range(cards.count * model.devices_per_board):
+                    number = index[cards.vendor]
+                    index[cards.vendor] += 1
+                    emulated.create_card(
+                        folder / f"{cards.vendor}{number}.card",
+                        vendor=cards.vendor,
+                        model=model.model,
+                        uuid=_identifier(cards.vendor, node.name, number),
+                        index=number,
+                        total_bytes=model.vram,
+                        bus_id=f"0000:{16 * (number + 1):02x}:00.0",
+                    )
+
+    async def _start_api_server(self) -> None:
+        assert self._authority is not None
+        port = free_port()
+        facts = await self.supervisor.start(
+            Program(
+                "apiserver",
+                (
+                    "-m",
+                    "hcs.sandbox.apiserver",
+                    "--data",
+                    str(self.directory / "apiserver"),
+                    "--port",
+                    str(port),
+                    "--token-auth-file",
+                    str(self.directory / "tokens.csv"),
+                    "--pod-log-dir",
+                    str(self.directory / "pod-logs"),
+                    "--ready-file",
+                    "{ready}",
+                ),
+            )
+        )
+        self._server = str(facts["url"])
+        for identity in self._identities.values():
+            config = kubeconfig(identity, self._server, self._authority.pair.certificate)
+            write_kubeconfig(self.user(identity.name), config)
+
+    async def _define(self) -> None:
+        """Create our kinds, policies and profiles."""
+        client = connect(str(self.kubeconfig))
+        try:
+            config = config_directory()
+            for manifest in read_manifests(config / "crds"):
+                await create_or_replace(client, manifest)
+            for manifest in [*read_manifests(config / "policies.yaml"), *read_manifests(config / "profiles")]:
+                await create_or_replace(client, manifest)
+        finally:
+            await client.close()
+
+    async def _register_webhook(self, port: int) -> None:
+        """The shipped webhook configuration, with an address instead of a service."""
+        assert self._authority is not None
+        client = connect(str(self.kubeconfig))
+        try:
+            for manifest in read_manifests(config_directory() / "webhook.yaml"):
+                if manifest["kind"] != "MutatingWebhookConfiguration":
+                    continue
+                for webhook in manifest["webhooks"]:
+                    webhook["clientConfig"] = {
+                        "url": f"https://127.0.0.1:{port}/mutate",
+                        "caBundle": base64.b64encode(self._authority.pair.certificate).decode(),
+                    }
+                await create_or_replace(client, manifest)
+        finally:
+            await client.close()
+
+    def _write_scheduler_configuration(self, port: int) -> None:
+        """The shipped KubeSchedulerConfiguration, with the extender's port of this sandbox."""
+        for manifest in read_manifests(config_directory() / "router.yaml"):
+            text = yaml.safe_dump(manifest)
+            if manifest.get("kind") == "ConfigMap" and "KubeSchedulerConfiguration" in text:
+                manifest = yaml.safe_load(next(iter(manifest["data"].values())))
+            if manifest.get("kind") == "KubeSchedulerConfiguration":
+                for extender in manifest["extenders"]:
+                    extender["urlPrefix"] = f"http://127.0.0.1:{port}"
+                (self.directory / "scheduler.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False))
+                return
+        raise LookupError("config/router.yaml holds no KubeSchedulerConfiguration")
+
+    def _agent(self, node: str) -> Program:
+        home = self.directory / "nodes" / node
+        arguments = (
+            "--node", node,
+            "--socket", str(home / "agent.sock"),
+            "--state-dir", str(home / "state"),
+            "--emulated-cards", str(self.cards(node)),
+        )  # fmt: skip
+        return self._hcs("agent", *self._as("agent"), *arguments, name=f"agent-{node}")
+
+    def _kubelet(self) -> Program:
+        nodes = []
+        for node in self.fleet.nodes:
+            socket_path = self.directory / "nodes" / node.name / "agent.sock"
+            nodes += ["--node", f"{node.name}={socket_path}" if node.cards else node.name]
+        return self._module(
+            "kubelet",
+            "--kubeconfig", str(self.user("kubelet")),
+            "--root", str(self.directory / "containers"),
+            "--images", str(self.directory / "images"),
+            "--pod-log-dir", str(self.directory / "pod-logs"),
+            *nodes,
+        )  # fmt: skip
+
+    def _as(self, identity: str) -> tuple[str, str]:
+        return "--kubeconfig", str(self.user(identity))
+
+    @staticmethod
+    def _hcs(part: str, *arguments: str, name: str = "") -> Program:
+        return Program(name or part, ("-m", "hcs", part, *arguments, "--ready-file", "{ready}"))
+
+    @staticmethod
+    def _module(part: str, *arguments: str) -> Program:
+        return Program(part, ("-m", f"hcs.sandbox.{part}", *arguments, "--ready-file", "{ready}"))
+
+
+def _identifier(vendor: str, node: str, number: int) -> str:
+    """A UUID in the form the vendor's tools print, the same at every start."""
+    value = uuid.uuid5(uuid.NAMESPACE_DNS, f"{number}.{node}.emulated.{names.DOMAIN}")
+    return f"{_UUID_PREFIX.get(vendor, vendor.upper())}-{value}"
+
+
+def free_port() -> int:
+    """A port of loopback that is free now; fixed for the sandbox's life so that a restarted program keeps it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
