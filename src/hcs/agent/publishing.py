@@ -142,7 +142,12 @@ class Publisher:
             if error.status.code != 404:
                 raise
             await self._client.create(
-                resources.Lease(metadata=ObjectMeta(name=self._node, namespace=names.NAMESPACE), spec=spec)
+                resources.Lease(
+                    apiVersion="coordination.k8s.io/v1",
+                    kind="Lease",
+                    metadata=ObjectMeta(name=self._node, namespace=names.NAMESPACE),
+                    spec=spec,
+                )
             )
 
     async def _create(self) -> resources.ComputeNode:
