@@ -32,8 +32,8 @@ class Cards:
         self._vendor_of: dict[str, Vendor] = {}
         self._silent: dict[str, str] = {}
         self.driver_versions: dict[str, str] = {}
-        self.probed = asyncio.Event()
-        """Set once every vendor has been asked."""
+        self.known = asyncio.Event()
+        """Set once every vendor has been asked for its cards and their health."""
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -71,17 +71,19 @@ class Cards:
                     verdict_message=known.verdict_message,
                 )
                 self._vendor_of[device.id] = vendor
-        self.probed.set()
         self._compare(before)
 
     async def check(self) -> None:
         """Read every vendor's health and judge the cards."""
         before = self._snapshot()
         await asyncio.gather(*(self._check(questioner) for questioner in self._questioners))
+        self.known.set()
         self._compare(before)
 
     async def watch(self, pause: Pause, *, poll: float, probe: float) -> None:
-        """Read health every ``poll`` seconds and probe every ``probe`` seconds, until cancelled."""
+        """Probe, then read health every ``poll`` seconds and probe every ``probe`` seconds, until cancelled."""
+        await self.probe()
+        await self.check()
         since = 0.0
         while True:
             await pause(poll)
@@ -123,7 +125,7 @@ class Cards:
         self._silent[vendor.word] = str(error)
 
     def _snapshot(self) -> object:
-        return self.devices, dict(self.driver_versions), self._silent.keys() | set(), self.probed.is_set()
+        return self.devices, dict(self.driver_versions), frozenset(self._silent), self.known.is_set()
 
     def _compare(self, before: object) -> None:
         if self._snapshot() != before:

@@ -137,7 +137,7 @@ class Delivery:
             return EMPTY
         if isinstance(allocation, Refusal):
             raise RefusedError(allocation)
-        if not self._cards.probed.is_set():
+        if not self._cards.known.is_set():
             raise NotNowError("the node's cards have not been probed yet")
         profiles = self._profiles()
         facts = _facts(pod, creation.container)

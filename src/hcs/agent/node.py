@@ -95,13 +95,13 @@ class Agent:
     def is_ready(self) -> bool:
         """Whether pods, profiles, ComputeNode and cards are known."""
         informers = (self._pods, self._nodes, self._overlays)
-        return self.cards.probed.is_set() and all(informer.synced.is_set() for informer in informers)
+        return self.cards.known.is_set() and all(informer.synced.is_set() for informer in informers)
 
     async def prepared(self) -> None:
         """Wait until :meth:`is_ready`."""
         for informer in (self._pods, self._nodes, self._overlays):
             await informer.synced.wait()
-        await self.cards.probed.wait()
+        await self.cards.known.wait()
 
     def tasks(self) -> list[Task]:
         """What must run beside the socket, each until cancelled."""
@@ -109,16 +109,11 @@ class Agent:
             self._pods.run,
             self._nodes.run,
             self._overlays.run,
-            self._watch_cards,
+            lambda: self.cards.watch(self._pause, poll=self._poll, probe=self._probe),
             lambda: self.publisher.run(self._pause),
             lambda: self.publisher.beat(self._pause),
             self._sweep,
         ]
-
-    async def _watch_cards(self) -> None:
-        await self.cards.probe()
-        await self.cards.check()
-        await self.cards.watch(self._pause, poll=self._poll, probe=self._probe)
 
     async def _sweep(self) -> None:
         while True:
