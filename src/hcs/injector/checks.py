@@ -1,6 +1,6 @@
 """Checks that only admission makes: what reading a request cannot know, because it concerns the rest of the pod.
 
-Reading (:mod:`hcs.model.requests`) finds what is malformed, the catalogue (:mod:`hcs.ura.checks`) what no card can
+Reading (:mod:`hcs.model.requests`) finds what is malformed, the catalogue (:mod:`hcs.ura.validation`) what no card can
 serve; here is what would clash with the fields admission writes, escape a quota or escape us. Everything is said in one
 answer, so that people mend all at once.
 """
@@ -16,7 +16,7 @@ from hcs.model.pods import Container, Pod
 from hcs.model.quantities import QuantityError, parse_amount
 from hcs.model.refusals import Refusal
 from hcs.model.requests import ComputeRequest, ContainerRequest, charges
-from hcs.ura.charges import charges_of_total
+from hcs.ura.exchange import charges_of_total
 
 CODE_VOLUME: Final = "hcs-code"
 CODE_PATH: Final = "/workspace/code"

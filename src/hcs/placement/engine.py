@@ -130,7 +130,7 @@ def _placement(
     exchange = _exchange(request, appraisals[0], int(fleet.kind[first]), device)
     node = fleet.nodes[int(fleet.node[first])].name
     what = _granted(containers, whole)
-    why = _why_substituted(snapshot, request, exchange, label(device)) if exchange is not None else what
+    why = _why_substituted(snapshot, request, appraisals, exchange, label(device)) if exchange is not None else what
     return Placement(
         node=node,
         vendor=device.vendor,
@@ -161,10 +161,17 @@ def _exchange(request: ComputeRequest, appraisal: Appraisal, kind: int, device: 
     )
 
 
-def _why_substituted(snapshot: Snapshot, request: ComputeRequest, exchange: Exchange, got: str) -> str:
+def _why_substituted(
+    snapshot: Snapshot, request: ComputeRequest, appraisals: Sequence[Appraisal], exchange: Exchange, got: str
+) -> str:
     asked = " or ".join(request.models or request.vendors)
-    here = any(is_named(request, device) for device in snapshot.fleet.kinds)
-    missing = f"no {asked} is free" if here else f"the fleet has no {asked}"
+    named = [kind for kind, device in enumerate(snapshot.fleet.kinds) if is_named(request, device)]
+    if not named:
+        missing = f"the fleet has no {asked}"
+    elif all(appraisal.serves[named].any() for appraisal in appraisals):
+        missing = f"no {asked} is free"
+    else:
+        missing = f"no {asked} of the fleet can serve this"
     hundredths = exchange.wanted_milliacu * 100 // exchange.got_milliacu
     rate = f"{hundredths // 100}.{hundredths % 100:02d}"
     return f"{missing}; 1 {exchange.wanted} = {rate} {got} in {exchange.workload} ({exchange.source})"

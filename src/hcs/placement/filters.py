@@ -130,21 +130,14 @@ class EnoughCards:
 
     def refuse(self, snapshot: Snapshot, appraisal: Appraisal, node: int, left: Mask) -> Refusal:
         fleet = snapshot.fleet
-        best: tuple[int, int, Device] | None = None
-        for group in np.flatnonzero(fleet.group_node == node):
-            inside = np.arange(len(left))[fleet.group_slice(int(group))]
-            inside = inside[left[inside]]
-            if not len(inside):
-                continue
-            cards = int(appraisal.cards[fleet.kind[inside]].min())
-            if best is None or cards - len(inside) < best[0] - best[1]:
-                best = (cards, len(inside), fleet.devices[inside[0]])
-        if best is None:
-            return Refusal("TooFewCards", f"needs {describe(appraisal.container)}; no card here could be one of them")
-        cards, here, device = best
+        here = np.flatnonzero(left & (fleet.node == node))
+        by_group = [here[fleet.group[here] == group] for group in np.unique(fleet.group[here])]
+        options = [(int(appraisal.cards[fleet.kind[cards]].min()), cards) for cards in by_group]
+        needed, cards = min(options, key=lambda option: option[0] - len(option[1]))
         return Refusal(
             "TooFewCards",
-            f"needs {describe(appraisal.container)}, which is {cards} whole {label(device)}; this node has {here}",
+            f"needs {describe(appraisal.container)}, which is {needed} whole {label(fleet.devices[cards[0]])}; "
+            f"this node has {len(cards)}",
         )
 
 

@@ -77,7 +77,7 @@ def demand(
     ledger = gemm.milliacu if gemm is not None else 0
     if container.total is not None:
         return _by_total(container, container.total, request, device, ledger)
-    if container.cards > 1 or request.exclusive:
+    if container.cards > 1 or request.exclusive or not container.vram:
         cards = container.cards
         if wanted is not None and rate is not None:
             cards = max(1, _ceil(cards * wanted.rate.milliacu, rate.milliacu))
