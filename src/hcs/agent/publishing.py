@@ -69,7 +69,7 @@ class Publisher:
     async def run(self, pause: Callable[[float], Awaitable[None]]) -> None:
         """Publish whenever something changes, until cancelled; a refused write is tried again after a second."""
         await self._nodes.synced.wait()
-        await self._cards.probed.wait()
+        await self._cards.known.wait()
         while True:
             self.wake.clear()
             try:
