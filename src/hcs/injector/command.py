@@ -14,7 +14,7 @@ from hcs.kube.connection import connect
 from hcs.model import names
 from hcs.process import logs
 from hcs.process.serving import Endpoint, Task, serve
-from hcs.ura.tables import load_catalogue
+from hcs.ura.catalogue import load_catalogue
 
 _FOLDER: Final = Path("/run/hcs/tls")
 

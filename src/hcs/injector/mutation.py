@@ -28,7 +28,7 @@ from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, ContainerRequest, check_annotations, read_request
 from hcs.ura.catalogue import Catalogue
-from hcs.ura.checks import check_request
+from hcs.ura.validation import check_request
 
 WORKING_DIRECTORY: Final = "/workspace"
 
