@@ -12,18 +12,17 @@ import msgspec
 
 from hcs.model import names
 from hcs.model.allocations import Allocation
-from hcs.model.devices import Rate
+from hcs.model.devices import EvictedOwner
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, read_request
-from hcs.placement.engine import Unplaceable, place
+from hcs.placement.appraisals import ReferenceRates
+from hcs.placement.engine import place
+from hcs.placement.plans import Unplaceable
 from hcs.placement.snapshot import Snapshot
 from hcs.router.images import RuntimeImage, vendors_offering
 
 NOT_CHOSEN: Final = "another node serves the pod better"
-
-ReferenceRates = Mapping[str, Sequence[Rate]]
-"""Model → what one whole device of it does, for models that are asked for and not in the fleet."""
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -64,6 +63,8 @@ def decide(
     *,
     taken: Iterable[Allocation] = (),
     offers: Sequence[RuntimeImage] = (),
+    vendors: Mapping[str, frozenset[str]] | None = None,
+    note: EvictedOwner | None = None,
     reference_rates: ReferenceRates | None = None,
 ) -> Decision:
     """Decide for one pod.
@@ -74,6 +75,8 @@ def decide(
         snapshot: cards, and what bound pods hold of them.
         taken: what is promised to other pods and not yet in the snapshot.
         offers: what the RuntimeProfiles offer.
+        vendors: node name → vendors of its cards; only to leave nodes out early.
+        note: what the healer says about the pod that this one replaces.
         reference_rates: of models outside the fleet, for exchange rates.
     """
     try:
@@ -91,40 +94,47 @@ def decide(
         return _nowhere(nodes, refusal, refusal.message)
     for allocation in taken:
         snapshot = snapshot.with_allocation(allocation)
-    if not request.runtime:
+    bound = _vendor_bound(request, offers, note)
+    if bound is None:
         return _choose(pod, request, nodes, snapshot, reference_rates)
-    return _choose_offered(pod, request, nodes, snapshot, offers, reference_rates)
-
-
-def _choose_offered(
-    pod: Pod,
-    request: ComputeRequest,
-    nodes: Sequence[str],
-    snapshot: Snapshot,
-    offers: Sequence[RuntimeImage],
-    reference_rates: ReferenceRates | None,
-) -> Decision:
-    """Choose among the vendors that can run the pod's runtime; a node without such a card is left out and told why."""
-    able = vendors_offering(offers, request.runtime)
-    if not able:
-        known = ", ".join(sorted({offer.runtime for offer in offers if offer.runtime})) or "none"
-        refusal = Refusal("NoSuchRuntime", f"no RuntimeProfile offers runtime {request.runtime}; offered are {known}")
-        return _nowhere(nodes, refusal, refusal.message)
-    left_out: dict[str, Refusal] = {}
+    able, refusal = bound
+    left_out = {name: refusal for name in nodes if not able & (vendors or {}).get(name, able)}
     while True:
         left = [name for name in nodes if name not in left_out]
+        if not left:
+            return Refused(refusal.message, left_out)
         decision = _choose(pod, request, left, snapshot, reference_rates)
-        if not isinstance(decision, Chosen):
-            if isinstance(decision, Refused) and left_out:
-                return Refused(decision.summary, {**decision.nodes, **left_out})
-            return decision
+        if isinstance(decision, Refused):
+            return Refused(decision.summary, {**decision.nodes, **left_out})
         if decision.allocation.vendor in able:
             return decision
-        left_out[decision.node] = Refusal(
+        left_out[decision.node] = refusal  # a node with cards of several vendors, and the wrong ones were chosen
+
+
+def _vendor_bound(
+    request: ComputeRequest, offers: Sequence[RuntimeImage], note: EvictedOwner | None
+) -> tuple[frozenset[str], Refusal] | None:
+    """The only vendors the pod can run on and the refusal for a card of another one; None where any will do."""
+    able: frozenset[str] | None = None
+    if request.runtime:
+        able = vendors_offering(offers, request.runtime)
+        offered = f"it is offered for {', '.join(sorted(able))}" if able else f"offered are {_runtimes(offers)}"
+        refusal = Refusal(
             "RuntimeNotOffered",
-            f"no RuntimeProfile offers runtime {request.runtime} for {decision.allocation.vendor}; "
-            f"it is offered for {', '.join(sorted(able))}",
+            f"no RuntimeProfile offers runtime {request.runtime} for cards of this vendor; {offered}",
         )
+    if note is not None and note.vendor and note.resume_from and not request.portable:
+        able = frozenset({note.vendor}) if able is None else able & {note.vendor}
+        refusal = Refusal(
+            "CheckpointNotPortable",
+            f"continues from a checkpoint written on {note.vendor}; "
+            f'set annotation {names.PORTABLE}: "true" where other vendors can read it',
+        )
+    return None if able is None else (able, refusal)
+
+
+def _runtimes(offers: Iterable[RuntimeImage]) -> str:
+    return ", ".join(sorted({offer.runtime for offer in offers if offer.runtime})) or "none"
 
 
 def _choose(
@@ -133,7 +143,7 @@ def _choose(
     nodes: Sequence[str],
     snapshot: Snapshot,
     reference_rates: ReferenceRates | None,
-) -> Decision:
+) -> Chosen | Refused:
     answer = place(snapshot, request, nodes=nodes, reference_rates=reference_rates)
     if isinstance(answer, Unplaceable):
         return Refused(answer.summary, {one.node: one.refusal for one in answer.refusals})
