@@ -228,7 +228,7 @@ class Scene:
                     found = await found
                 if found:
                     return
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.05)
 
     async def bound(self, name: str, *, seconds: float = 60.0) -> Pod:
         """Wait for a pod to be bound."""

@@ -44,7 +44,9 @@ def test_a_pod_does_not_stand_in_its_own_way_and_holds_one_thing_at_a_time() -> 
     assert not book.drop("a")
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["hold", "commit", "drop", "lapse"]), st.floats(0, 30))))
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["hold", "commit", "drop", "lapse"]), st.floats(0, 30)))
+)
 def test_whatever_happens_a_pod_has_one_reservation_at_most(steps: list[tuple[str, str, float]]) -> None:
     book, now, committed = Reservations(10), 0.0, set()
     for pod, step, pause in steps:

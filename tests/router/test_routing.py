@@ -6,9 +6,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from tests.router.scene import GIB, Scene, card, scene, virtual
 
 from hcs.model import names
-from tests.router.scene import GIB, Scene, card, scene, virtual
 
 WHOLE = {names.VRAM: "80Gi"}
 

@@ -18,7 +18,12 @@ from hcs.router.wire import (
 
 FILTER: dict[str, Any] = {
     "Pod": {
-        "metadata": {"name": "train-1", "namespace": "default", "uid": "u-1", "managedFields": [{"manager": "kubectl"}]},
+        "metadata": {
+            "name": "train-1",
+            "namespace": "default",
+            "uid": "u-1",
+            "managedFields": [{"manager": "kubectl"}],
+        },
         "spec": {
             "containers": [
                 {"name": "main", "image": "x", "resources": {"limits": {"ai.compute/vram": "16Gi"}}, "tty": True}

@@ -11,7 +11,16 @@ from hcs.model import names
 from hcs.model.devices import WORKLOADS
 from hcs.model.requests import Total
 from hcs.ura.catalogue import load_catalogue
-from hcs.ura.exchange import NoRateError, cards_for_acu, cards_for_total, charges_of_total, exchange, rate_of, rated_for
+from hcs.ura.exchange import (
+    NoRateError,
+    cards_for_acu,
+    cards_for_total,
+    charges_of_total,
+    exchange,
+    rate_of,
+    rated_for,
+    rated_source,
+)
 
 CATALOGUE = load_catalogue()
 A100, H100, ASCEND = (CATALOGUE.find(name) for name in ("A100-SXM4-80GB", "H100-SXM5", "910B2"))
@@ -113,8 +122,13 @@ def test_a_larger_total_never_needs_fewer_cards(card, resource, one, other):
 
 
 def test_the_rated_figure_is_the_one_people_know():
-    assert rated_for(Total(names.FP16_TFLOPS, 1), H100) == 989_000
-    assert rated_for(Total(names.TOTAL_ACU, 1), H100) is None
+    assert rated_for(names.FP16_TFLOPS, H100) == 989_000
+    assert rated_for(names.TOTAL_ACU, H100) is None
+
+
+def test_an_estimate_is_no_datasheet():
+    assert rated_source(H100) == "datasheet"
+    assert rated_source(CATALOGUE.find("910B3")) == "derived"
 
 
 @pytest.mark.parametrize(

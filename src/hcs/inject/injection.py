@@ -72,7 +72,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
     ``present`` are the paths named by profiles that exist on the host, ``cdi`` the CDI names that resolve there,
     ``files`` what single devices need, by device id. ``state`` is the agent's directory on the host and ``interceptor``
-    the host path of the library.
+    the host path of the library, empty where there is none.
     """
 
     name: str
@@ -112,6 +112,12 @@ def inject(allocation: Allocation, profile: Profile, container: ContainerFacts, 
                     "ShareNotEnforceable",
                     f"nothing here holds a share of a {profile.vendor} card to its memory; ask for a whole card with "
                     f"annotation {names.SHARING}: exclusive",
+                )
+            )
+        if not node.interceptor:
+            raise RefusedError(
+                Refusal(
+                    "InterceptorMissing", f"node {node.name} has no interceptor library to hold a share to its memory"
                 )
             )
         files = share_files(allocation.pod, container.name, granted, node.state, _context_bytes(node, devices))

@@ -6,11 +6,14 @@ of the container count together. All of them lie on the host at paths that stay 
 """
 
 from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
 from typing import Final
 
 from hcs.inject.adjustments import HostFile, Mount
+from hcs.inject.quota_file import QuotaCard, QuotaFile, QuotaFileError, render
 from hcs.model.allocations import Grant
 from hcs.model.devices import Device
+from hcs.model.refusals import Refusal, RefusedError
 
 PRELOAD: Final = "/etc/ld.so.preload"
 INTERCEPTOR: Final = "/usr/local/lib/hcs/libhcs_interceptor.so"
@@ -36,6 +39,9 @@ def share_files(
     """The files of one container with shares: quota, ledger, preload list.
 
     Anybody in the container may write the ledger, whatever user it runs as; nobody may write the others.
+
+    Raises:
+        RefusedError: the grants cannot stand in a quota file, like a quota of 0 bytes.
     """
     folder = container_folder(state, pod_uid, container)
     return (
@@ -57,7 +63,18 @@ def share_mounts(files: tuple[HostFile, ...], interceptor: str) -> tuple[Mount, 
 
 
 def _quota(granted: Iterable[tuple[Device, Grant]], context_bytes: Mapping[str, int]) -> str:
-    lines = [
-        f"card {d.vendor} {d.id} {g.bytes} {context_bytes.get(d.id, 0)} {d.bus_id or '-'} {d.index}" for d, g in granted
-    ]
-    return "\n".join(["hcs-quota 1", "counter 1", "ledger ledger", *lines, f"end {len(lines)}", ""])
+    cards = tuple(
+        QuotaCard(
+            vendor=device.vendor,
+            uuid=device.id,
+            quota_bytes=grant.bytes,
+            context_bytes=context_bytes.get(device.id, 0),
+            bus_id=device.bus_id,
+            physical_id=device.index,
+        )
+        for device, grant in granted
+    )
+    try:
+        return render(QuotaFile(cards=cards, ledger=PurePosixPath(LEDGER).name))
+    except QuotaFileError as error:
+        raise RefusedError(Refusal("QuotaNotWritable", f"no quota file can say what was allocated: {error}")) from error

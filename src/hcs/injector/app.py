@@ -1,6 +1,7 @@
 """The webhook as an ASGI application: ``/mutate``, health and metrics."""
 
 import logging
+from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from starlette.applications import Starlette
@@ -9,11 +10,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from hcs.injector.mutation import Settings
 from hcs.injector.review import ReviewError, answer
+from hcs.injector.settings import Settings
 from hcs.ura.catalogue import Catalogue
 
 log = logging.getLogger(__name__)
+
+MAX_BODY: Final = 8 << 20
+"""Bytes of a review: an API server takes objects of at most 3 MiB, and a review may hold two."""
+
+
+class OversizedError(ValueError):
+    """A body that no API server would send."""
 
 
 def build(catalogue: Catalogue, settings: Settings) -> Starlette:
@@ -23,17 +31,28 @@ def build(catalogue: Catalogue, settings: Settings) -> Starlette:
     seconds = Histogram("hcs_injector_review_seconds", "Seconds to answer a review.", registry=registry)
 
     async def review(request: Request) -> Response:
-        body = await request.body()
+        try:
+            body = await _read(request)
+        except OversizedError as error:
+            reviews.labels("malformed").inc()
+            return PlainTextResponse(str(error), status_code=413)
         with seconds.time():
             try:
-                reply, outcome = await run_in_threadpool(answer, body, catalogue, settings)
+                verdict = await run_in_threadpool(answer, body, catalogue, settings)
             except ReviewError as error:
                 reviews.labels("malformed").inc()
                 return PlainTextResponse(str(error), status_code=400)
-        reviews.labels(outcome).inc()
-        if outcome == "refused":
-            log.info("pod refused: message=%s", reply["response"]["status"]["message"])
-        return JSONResponse(reply)
+        reviews.labels(verdict.outcome).inc()
+        level = logging.INFO if verdict.outcome in ("mutated", "refused") else logging.DEBUG
+        log.log(
+            level,
+            "pod reviewed: outcome=%s pod=%s user=%s message=%r",
+            verdict.outcome,
+            verdict.pod,
+            verdict.user,
+            verdict.message,
+        )
+        return JSONResponse(verdict.reply)
 
     async def healthy(_: Request) -> Response:
         return PlainTextResponse("ok")
@@ -49,3 +68,17 @@ def build(catalogue: Catalogue, settings: Settings) -> Starlette:
             Route("/metrics", metrics),
         ]
     )
+
+
+async def _read(request: Request) -> bytes:
+    """The body, read no further than allowed: anybody in the cluster can reach this port.
+
+    Raises:
+        OversizedError: it is longer than :data:`MAX_BODY`.
+    """
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY:
+            raise OversizedError(f"the body is longer than {MAX_BODY} bytes")
+    return bytes(body)

@@ -1,22 +1,41 @@
-"""One AdmissionReview in, one out: the wire format around :mod:`hcs.injector.mutation`."""
+"""One AdmissionReview in, one out: the wire format around :mod:`hcs.injector.mutation`.
+
+Only the creation of a pod is ours to judge. Should a broadened configuration send anything else, it is let through
+untouched: no mistake in a webhook's rules may stop the rest of a cluster.
+"""
 
 import base64
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, Literal
 
 import jsonpatch
 import msgspec
 
-from hcs.injector.mutation import Settings, mutate
+from hcs.injector.mutation import mutate
+from hcs.injector.settings import Settings
 from hcs.model.refusals import RefusedError
 from hcs.ura.catalogue import Catalogue
+
+Outcome = Literal["mutated", "untouched", "refused", "not-ours"]
+MAX_MESSAGE: Final = 4096
+"""Characters of the sentences in one answer; kubectl prints them all."""
 
 
 class ReviewError(ValueError):
     """The body is no AdmissionReview we can answer; the message says what was expected."""
 
 
-def answer(body: bytes, catalogue: Catalogue, settings: Settings) -> tuple[dict[str, Any], str]:
+class Verdict(msgspec.Struct, frozen=True):
+    """The AdmissionReview to send, and for metrics and logs: what came of it and whose pod it was."""
+
+    reply: dict[str, Any]
+    outcome: Outcome
+    pod: str
+    user: str
+    message: str = ""
+
+
+def answer(body: bytes, catalogue: Catalogue, settings: Settings) -> Verdict:
     """Answer one review.
 
     Args:
@@ -24,47 +43,65 @@ def answer(body: bytes, catalogue: Catalogue, settings: Settings) -> tuple[dict[
         catalogue: the card models that exist.
         settings: the site's choices.
 
-    Returns:
-        The AdmissionReview to send, and the outcome in one word (``mutated``, ``untouched``, ``refused``).
-
     Raises:
-        ReviewError: the body is not an ``admission.k8s.io/v1`` AdmissionReview of a pod.
+        ReviewError: the body is not an ``admission.k8s.io/v1`` AdmissionReview.
     """
-    review = _decode(body)
-    request = review["request"]
-    pod = request["object"]
+    request = _decode(body)
     response: dict[str, Any] = {"uid": request["uid"], "allowed": True}
-    outcome = "untouched"
+    reply = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+    user = request.get("userInfo")
+    who = {"pod": _name(request), "user": str(user.get("username", "")) if isinstance(user, Mapping) else ""}
+    if not _creates_pod(request):
+        return Verdict(reply, "not-ours", **who)
+    pod = request["object"]
     try:
-        changed = mutate(pod, catalogue, settings)
-        operations = jsonpatch.make_patch(pod, changed).patch
-        if operations:
-            outcome = "mutated"
-            response["patchType"] = "JSONPatch"
-            response["patch"] = base64.b64encode(msgspec.json.encode(operations)).decode()
+        operations = jsonpatch.make_patch(pod, mutate(pod, catalogue, settings)).patch
     except RefusedError as error:
-        outcome = "refused"
-        message = "; ".join(f"{refusal.reason}: {refusal.message}" for refusal in error.refusals)
+        message = "; ".join(str(refusal) for refusal in error.refusals)
+        message = message if len(message) <= MAX_MESSAGE else f"{message[: MAX_MESSAGE - 3]}..."
         response["allowed"] = False
         response["status"] = {
             "status": "Failure",
             "code": 400,
             "reason": error.refusals[0].reason,
-            "message": message[:4096],
+            "message": message,
         }
-    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}, outcome
+        return Verdict(reply, "refused", **who, message=message)
+    if not operations:
+        return Verdict(reply, "untouched", **who)
+    response["patchType"] = "JSONPatch"
+    response["patch"] = base64.b64encode(msgspec.json.encode(operations)).decode()
+    return Verdict(reply, "mutated", **who)
 
 
 def _decode(body: bytes) -> Mapping[str, Any]:
+    """The review's ``request``, checked as far as the answer needs it."""
     try:
         review = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ReviewError(f"the body is not JSON: {error}") from error
     if not isinstance(review, dict) or review.get("apiVersion") != "admission.k8s.io/v1":
         raise ReviewError("expected an AdmissionReview of admission.k8s.io/v1")
     request = review.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
         raise ReviewError("the AdmissionReview has no request with a uid")
-    if not isinstance(request.get("object"), dict) or request["object"].get("kind", "Pod") != "Pod":
-        raise ReviewError("the AdmissionReview's object is not a Pod")
-    return review
+    if not isinstance(request.get("kind"), dict) or not isinstance(request.get("operation"), str):
+        raise ReviewError("the AdmissionReview does not say what is done to which kind")
+    if _creates_pod(request) and not isinstance(request.get("object"), dict):
+        raise ReviewError("the AdmissionReview has no object, or one that is not a Pod")
+    return request
+
+
+def _creates_pod(request: Mapping[str, Any]) -> bool:
+    kind = request["kind"]
+    of_pods = kind.get("kind") == "Pod" and not kind.get("group")
+    return of_pods and request["operation"] == "CREATE" and not request.get("subResource")
+
+
+def _name(request: Mapping[str, Any]) -> str:
+    """``namespace/name``; a controller's pod has no name yet, and its namespace may stand in the request alone."""
+    pod = request.get("object")
+    metadata = pod.get("metadata") if isinstance(pod, Mapping) else None
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    name = request.get("name") or metadata.get("name") or f"{metadata.get('generateName') or ''}*"
+    return f"{request.get('namespace') or metadata.get('namespace') or 'default'}/{name}"

@@ -5,7 +5,7 @@ asked and what the card is, never what is free at the moment: kube-scheduler com
 between calls makes it try the pod again without a pause.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -16,7 +16,7 @@ from hcs.model.devices import EvictedOwner
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, read_request
-from hcs.placement.appraisals import ReferenceRates
+from hcs.placement.appraisals import ReferenceRates, VendorBound
 from hcs.placement.engine import place
 from hcs.placement.plans import Unplaceable
 from hcs.placement.snapshot import Snapshot
@@ -63,7 +63,6 @@ def decide(
     *,
     taken: Iterable[Allocation] = (),
     offers: Sequence[RuntimeImage] = (),
-    vendors: Mapping[str, frozenset[str]] | None = None,
     note: EvictedOwner | None = None,
     reference_rates: ReferenceRates | None = None,
 ) -> Decision:
@@ -75,7 +74,6 @@ def decide(
         snapshot: cards, and what bound pods hold of them.
         taken: what is promised to other pods and not yet in the snapshot.
         offers: what the RuntimeProfiles offer.
-        vendors: node name → vendors of its cards; only to leave nodes out early.
         note: what the healer says about the pod that this one replaces.
         reference_rates: of models outside the fleet, for exchange rates.
     """
@@ -95,27 +93,17 @@ def decide(
     for allocation in taken:
         snapshot = snapshot.with_allocation(allocation)
     bound = _vendor_bound(request, offers, note)
-    if bound is None:
-        return _choose(pod, request, nodes, snapshot, reference_rates)
-    able, refusal = bound
-    left_out = {name: refusal for name in nodes if not able & (vendors or {}).get(name, able)}
-    while True:
-        left = [name for name in nodes if name not in left_out]
-        if not left:
-            return Refused(refusal.message, left_out)
-        decision = _choose(pod, request, left, snapshot, reference_rates)
-        if isinstance(decision, Refused):
-            return Refused(decision.summary, {**decision.nodes, **left_out})
-        if decision.allocation.vendor in able:
-            return decision
-        left_out[decision.node] = refusal  # a node with cards of several vendors, and the wrong ones were chosen
+    answer = place(snapshot, request, nodes=nodes, reference_rates=reference_rates, bound=bound)
+    if isinstance(answer, Unplaceable):
+        return Refused(answer.summary, {one.node: one.refusal for one in answer.refusals})
+    return Chosen(answer.allocation(pod.metadata.uid), answer.reason)
 
 
 def _vendor_bound(
     request: ComputeRequest, offers: Sequence[RuntimeImage], note: EvictedOwner | None
-) -> tuple[frozenset[str], Refusal] | None:
-    """The only vendors the pod can run on and the refusal for a card of another one; None where any will do."""
-    able: frozenset[str] | None = None
+) -> VendorBound | None:
+    """The only vendors the pod can run on: those with its runtime, and the one that can read its checkpoint."""
+    bound: VendorBound | None = None
     if request.runtime:
         able = vendors_offering(offers, request.runtime)
         offered = f"it is offered for {', '.join(sorted(able))}" if able else f"offered are {_runtimes(offers)}"
@@ -123,31 +111,20 @@ def _vendor_bound(
             "RuntimeNotOffered",
             f"no RuntimeProfile offers runtime {request.runtime} for cards of this vendor; {offered}",
         )
+        bound = VendorBound(able, refusal)
     if note is not None and note.vendor and note.resume_from and not request.portable:
-        able = frozenset({note.vendor}) if able is None else able & {note.vendor}
+        able = frozenset({note.vendor}) if bound is None else bound.vendors & {note.vendor}
         refusal = Refusal(
             "CheckpointNotPortable",
             f"continues from a checkpoint written on {note.vendor}; "
             f'set annotation {names.PORTABLE}: "true" where other vendors can read it',
         )
-    return None if able is None else (able, refusal)
+        bound = VendorBound(able, refusal)
+    return bound
 
 
 def _runtimes(offers: Iterable[RuntimeImage]) -> str:
     return ", ".join(sorted({offer.runtime for offer in offers if offer.runtime})) or "none"
-
-
-def _choose(
-    pod: Pod,
-    request: ComputeRequest,
-    nodes: Sequence[str],
-    snapshot: Snapshot,
-    reference_rates: ReferenceRates | None,
-) -> Chosen | Refused:
-    answer = place(snapshot, request, nodes=nodes, reference_rates=reference_rates)
-    if isinstance(answer, Unplaceable):
-        return Refused(answer.summary, {one.node: one.refusal for one in answer.refusals})
-    return Chosen(answer.allocation(pod.metadata.uid), answer.reason)
 
 
 def _nowhere(nodes: Sequence[str], refusal: Refusal, summary: str) -> Refused:

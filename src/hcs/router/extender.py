@@ -213,7 +213,6 @@ class Extender:
             self.view.snapshot,
             taken=[*taken, *also],
             offers=self.view.offers,
-            vendors=self.view.vendors,
             note=note_for(pod, self.view.inventories),
             reference_rates=self._rates,
         )

@@ -6,7 +6,7 @@ no effect. The snapshot is rebuilt when a ComputeNode changes and extended pod b
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from lightkube import AsyncClient
 
@@ -44,7 +44,6 @@ class FleetView:
         self._allocations: dict[str, Allocation] = {}
         self._inventories: dict[str, NodeInventory] = {}
         self._sorted: tuple[NodeInventory, ...] | None = None
-        self._vendors: dict[str, frozenset[str]] = {}
         self._offers: tuple[RuntimeImage, ...] | None = None
         self._snapshot: Snapshot | None = None
         self._pods.on_change(self._pod_changed)
@@ -80,11 +79,6 @@ class FleetView:
         if self._sorted is None:
             self._sorted = tuple(self._inventories[name] for name in sorted(self._inventories))
         return self._sorted
-
-    @property
-    def vendors(self) -> Mapping[str, frozenset[str]]:
-        """Node name → vendors of its cards."""
-        return self._vendors
 
     @property
     def allocations(self) -> dict[str, Allocation]:
@@ -131,10 +125,8 @@ class FleetView:
             return
         if kind == "DELETED":
             self._inventories.pop(name, None)
-            self._vendors.pop(name, None)
         else:
             self._inventories[name] = inventory
-            self._vendors[name] = frozenset(device.vendor for device in inventory.devices)
         self._snapshot = self._sorted = None
         self._on_fleet()
 

@@ -7,6 +7,7 @@ SIGTERM.
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
@@ -41,7 +42,7 @@ async def _hold(sandbox: Sandbox, *, leash: bool) -> int:
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stopped.set)
     if leash:
-        loop.add_reader(sys.stdin.fileno(), lambda: sys.stdin.buffer.read1() or stopped.set())
+        loop.add_reader(sys.stdin.fileno(), lambda: None if os.read(sys.stdin.fileno(), 4096) else stopped.set())
     starting = asyncio.create_task(sandbox.start(lambda part: _tell({"ready": part})))
     waiting = asyncio.create_task(stopped.wait())
     try:

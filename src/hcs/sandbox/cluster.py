@@ -6,6 +6,7 @@ kubelet, and, from the production code unchanged, router, injector, healer and o
 
 import base64
 import socket
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,7 @@ from hcs.model import names
 from hcs.sandbox import images
 from hcs.sandbox.certificates import Authority
 from hcs.sandbox.files import config_directory, examples_directory
-from hcs.sandbox.fleet import Fleet
+from hcs.sandbox.fleet import DEMO, Fleet, FleetError
 from hcs.sandbox.identities import (
     ADMINISTRATOR,
     Identity,
@@ -29,12 +30,12 @@ from hcs.sandbox.identities import (
     write_private,
 )
 from hcs.sandbox.supervisor import Program, Supervisor, inherited_environment, start_together
-from hcs.ura.tables import load_catalogue
+from hcs.ura.catalogue import load_catalogue
 from hcs.vendors import emulated
 
 _FOLDERS: Final = ("ready", "logs", "pki", "apiserver", "pod-logs", "images", "containers", "nodes", "shared", "users")
-CRASH_BACKOFF: Final = "0.3"
-"""Seconds before a crashed container is started again the first time; ten on a real node, which no demo can wait."""
+PROFILES: Final = DEMO.with_name("profiles.yaml")
+_UUID_PREFIX: Final = {"nvidia": "GPU", "ascend": "NPU", "cambricon": "MLU"}
 
 
 class Sandbox:
@@ -68,20 +69,22 @@ class Sandbox:
         """
         for folder in _FOLDERS:
             (self.directory / folder).mkdir(parents=True, exist_ok=True)
-        self._authority = Authority.load_or_create(self.directory / "pki")
+        self._authority = Authority.load_or_create(self.directory / "apiserver")
         self._identities = make_identities()
         write_private(self.directory / "tokens.csv", token_file(self._identities))
         self._make_cards()
-        images.build(self.directory / "images", examples_directory())
+        images.build_images(
+            self.directory / "images",
+            runtimes={profile["spec"]["image"]: profile["spec"]["vendor"] for profile in read_manifests(PROFILES)},
+            code=sorted(examples_directory().glob("*.py")),
+        )
         said("emulated cards and images")
         await self._start_api_server()
         said("API server")
         await self._define()
         ports = {name: free_port() for name in ("router", "injector")}
         self._write_scheduler_configuration(ports["router"])
-        certificate, key = self._authority.issue("hcs-injector", ["127.0.0.1", "localhost"]).write(
-            self.directory / "pki", "injector"
-        )
+        certificate, key = self._authority.issue(["127.0.0.1", "localhost"]).write(self.directory / "pki", "injector")
         programs = [
             self._hcs("injector", "--host", "127.0.0.1", "--port", str(ports["injector"]),
                       "--tls-cert-file", str(certificate), "--tls-key-file", str(key)),
@@ -90,7 +93,7 @@ class Sandbox:
             *(self._agent(node.name) for node in self.fleet.nodes if node.cards),
             self._module("scheduler", "--kubeconfig", str(self.user("scheduler")),
                          "--config", str(self.directory / "scheduler.yaml")),
-            self._module("jobs", "--kubeconfig", str(self.user("jobs"))),
+            # self._module("jobs", "--kubeconfig", str(self.user("jobs"))),
             self._kubelet(),
         ]  # fmt: skip
         await start_together(self.supervisor, programs, said)
@@ -109,15 +112,19 @@ class Sandbox:
             index = dict.fromkeys(names.VENDOR_WORDS, 0)
             for cards in node.cards:
                 model = catalogue.find(cards.model, cards.vendor)
+                if model.vram is None:
+                    raise FleetError(f"node {node.name}: nobody has written down how much memory {cards.model} has")
                 for _ in range(cards.count * model.devices_per_board):
                     number = index[cards.vendor]
                     index[cards.vendor] += 1
-                    emulated.create(
+                    emulated.create_card(
                         folder / f"{cards.vendor}{number}.card",
                         vendor=cards.vendor,
                         model=model.model,
+                        uuid=_identifier(cards.vendor, node.name, number),
                         index=number,
-                        total=model.vram,
+                        total_bytes=model.vram,
+                        bus_id=f"0000:{16 * (number + 1):02x}:00.0",
                     )
 
     async def _start_api_server(self) -> None:
@@ -133,10 +140,8 @@ class Sandbox:
                     str(self.directory / "apiserver"),
                     "--port",
                     str(port),
-                    "--token-file",
+                    "--token-auth-file",
                     str(self.directory / "tokens.csv"),
-                    "--pki",
-                    str(self.directory / "pki"),
                     "--pod-log-dir",
                     str(self.directory / "pod-logs"),
                     "--ready-file",
@@ -156,7 +161,7 @@ class Sandbox:
             config = config_directory()
             for manifest in read_manifests(config / "crds"):
                 await create_or_replace(client, manifest)
-            for manifest in [*read_manifests(config / "policies.yaml"), *read_manifests(config / "profiles")]:
+            for manifest in [*read_manifests(config / "policies.yaml"), *read_manifests(PROFILES)]:
                 await create_or_replace(client, manifest)
         finally:
             await client.close()
@@ -225,6 +230,12 @@ class Sandbox:
     @staticmethod
     def _module(part: str, *arguments: str) -> Program:
         return Program(part, ("-m", f"hcs.sandbox.{part}", *arguments, "--ready-file", "{ready}"))
+
+
+def _identifier(vendor: str, node: str, number: int) -> str:
+    """A UUID in the form the vendor's tools print, the same at every start."""
+    value = uuid.uuid5(uuid.NAMESPACE_DNS, f"{number}.{node}.emulated.{names.DOMAIN}")
+    return f"{_UUID_PREFIX.get(vendor, vendor.upper())}-{value}"
 
 
 def free_port() -> int:

@@ -69,13 +69,13 @@ def rate_of(card: CardModel, workload: str = DEFAULT_WORKLOAD) -> Rate:
     return rate
 
 
-def cards_for_acu(milliacu: int, card: CardModel, workload: str = DEFAULT_WORKLOAD) -> int:
+def cards_for_acu(milliacu: int | Fraction, card: CardModel, workload: str = DEFAULT_WORKLOAD) -> int:
     """Devices needed for an amount of compute in thousandths of an ACU, rounded up.
 
     Raises:
         NoRateError: the model has no rate in this class.
     """
-    return ceil(Fraction(milliacu, rate_of(card, workload).milliacu))
+    return ceil(Fraction(milliacu) / rate_of(card, workload).milliacu)
 
 
 _RATED_FIELD: Final = {
@@ -85,14 +85,19 @@ _RATED_FIELD: Final = {
 }
 
 
-def rated_for(total: Total, card: CardModel) -> int | None:
+def rated_for(resource: str, card: CardModel) -> int | None:
     """The rated dense figure of one device that a TFLOPS or TOPS total is divided by, in thousandths of its unit.
 
-    None where none is published. A ``total-acu`` has no rated figure: use :func:`cards_for_acu`.
+    None where none is published. ``total-acu`` has no rated figure: use :func:`cards_for_acu`.
     """
-    field = _RATED_FIELD.get(total.resource)
+    field = _RATED_FIELD.get(resource)
     value: int | None = getattr(card, field) if field else None
     return value or None
+
+
+def rated_source(card: CardModel) -> Source:
+    """What a rated figure of this model is worth: an estimate is derived, whatever sheet it is compared with."""
+    return "derived" if card.confidence == "estimate" else "datasheet"
 
 
 def cards_for_total(total: Total, card: CardModel, workload: str = DEFAULT_WORKLOAD) -> int | None:
@@ -100,7 +105,7 @@ def cards_for_total(total: Total, card: CardModel, workload: str = DEFAULT_WORKL
     if total.resource == names.TOTAL_ACU:
         rate = card.rate(workload)
         return ceil(Fraction(total.amount * 1000, rate.milliacu)) if rate and rate.milliacu else None
-    rated = rated_for(total, card)
+    rated = rated_for(total.resource, card)
     return ceil(Fraction(total.amount * 1000, rated)) if rated else None
 
 

@@ -3,7 +3,7 @@
 from rich.table import Table
 
 from hcs.cli.demo.stage import Stage
-from hcs.model.devices import SOURCES
+from hcs.model.devices import SOURCES, Device
 from hcs.model.quantities import show_acu, show_bytes
 
 NODES = 4
@@ -21,9 +21,10 @@ async def play(stage: Stage) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("NODE", "VENDOR", "MODEL", "CARDS", "VRAM EACH", "ACU EACH", "HOW WE KNOW"):
         table.add_column(title, justify="right" if title in ("CARDS", "VRAM EACH", "ACU EACH") else "left")
-    devices, totals = [], dict.fromkeys(SOURCES, 0)
+    devices: list[Device] = []
+    totals = dict.fromkeys(SOURCES, 0)
     for node in sorted(stage.nodes.values(), key=lambda node: node.metadata.name):
-        kinds = {}
+        kinds: dict[tuple[str, str], list[Device]] = {}
         for device in node.status.devices:
             devices.append(device)
             kinds.setdefault((device.vendor, device.model), []).append(device)

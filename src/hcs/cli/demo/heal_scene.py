@@ -2,6 +2,7 @@
 
 import datetime
 import time
+from pathlib import Path
 
 from hcs.cli.demo.stage import Stage
 from hcs.cli.demo.training import GIB, WANTED, train_job, train_pod
@@ -9,6 +10,7 @@ from hcs.health.checkpoints import newest_complete, step_of
 from hcs.kube import resources
 from hcs.model import names
 from hcs.model.allocations import allocation_of
+from hcs.model.devices import Quarantine
 from hcs.vendors import emulated
 
 _VRAM = 60 * GIB
@@ -42,7 +44,7 @@ async def play(stage: Stage) -> None:
     stage.say(
         f"[bold]{name}[/] runs on {allocation.node}, {allocation.model} [dim]{device}[/], at step {checkpoint['step']}"
     )
-    card = emulated.find(stage.directory / "nodes" / allocation.node / "cards", device)
+    card = _card(stage, allocation.node, device)
     struck, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
     emulated.inject_fault(card, _FELL_OFF_THE_BUS, "fell off the bus")
     stage.say(f"[red]Xid {_FELL_OFF_THE_BUS}: the card falls off the bus[/]")
@@ -102,7 +104,13 @@ def _placed(stage: Stage, but: set[str]) -> resources.Pod | None:
     return None
 
 
-def _quarantined(stage: Stage, node: str, device: str) -> resources.Quarantine | None:
+def _card(stage: Stage, node: str, device: str) -> Path:
+    """The state file of an emulated card."""
+    folder = stage.directory / "nodes" / node / "cards"
+    return next(path for path in sorted(folder.glob("*.card")) if emulated.read_card(path).uuid == device)
+
+
+def _quarantined(stage: Stage, node: str, device: str) -> Quarantine | None:
     found = stage.nodes.get(node)
     return found.inventory().quarantined(device) if found is not None else None
 

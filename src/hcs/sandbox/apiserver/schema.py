@@ -184,7 +184,7 @@ def _combinations(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
     for word in ("anyOf", "oneOf"):
         parts = schema.get(word)
         fitting = sum(not any(validate(value, part, path, root=False)) for part in parts or ())
-        if parts and (fitting == 0 or word == "oneOf" and fitting > 1):
+        if parts and (fitting == 0 or (word == "oneOf" and fitting > 1)):
             yield invalid_value(
                 place,
                 "",

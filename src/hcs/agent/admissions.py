@@ -1,0 +1,121 @@
+"""What the agent has let start, kept on disk so that a restart forgets nothing.
+
+One small JSON file per pod under the state directory, written in one step before the container is answered, beside the
+files that the container's mounts point at. Both stay as long as the pod exists: a restart of the agent, or of the
+container, finds them in the same place.
+"""
+
+import logging
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from hcs.inject.adjustments import HostFile
+from hcs.model.allocations import Allocation
+
+log = logging.getLogger(__name__)
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """A pod that was admitted, and the containers of it that were let start and have not been removed."""
+
+    namespace: str
+    name: str
+    allocation: Allocation
+    started: frozenset[str] = frozenset()
+
+
+class Admissions:
+    """All admissions of this node, in memory and on disk."""
+
+    def __init__(self, state: Path) -> None:
+        """Read what an earlier run left. Files that cannot be read are set aside with a log line.
+
+        Raises:
+            OSError: the directory cannot be made or read.
+        """
+        self._pods, self._containers = state / "admitted", state / "containers"
+        self._held: dict[str, Admission] = {}
+        for folder in (self._pods, self._containers):
+            folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted(self._pods.glob("*.json")):
+            try:
+                self._held[path.stem] = msgspec.json.decode(path.read_bytes(), type=Admission)
+            except msgspec.DecodeError as error:
+                path.replace(path.with_suffix(".unreadable"))
+                log.warning("admission not readable, set aside: file=%s error=%s", path.name, error)
+
+    def __iter__(self) -> Iterator[tuple[str, Admission]]:
+        return iter(list(self._held.items()))
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def get(self, uid: str) -> Admission | None:
+        """The admission of a pod."""
+        return self._held.get(uid)
+
+    def keep(self, admission: Admission) -> None:
+        """Add or replace an admission.
+
+        Raises:
+            OSError: it cannot be written; then nothing has changed.
+        """
+        uid = plain(admission.allocation.pod)
+        if self._held.get(uid) != admission:
+            write_file(self._pods / f"{uid}.json", msgspec.json.encode(admission), 0o600)
+            self._held[uid] = admission
+
+    def drop(self, uid: str) -> None:
+        """Forget a pod and remove the files of its containers."""
+        self._held.pop(uid, None)
+        (self._pods / f"{plain(uid)}.json").unlink(missing_ok=True)
+        shutil.rmtree(self._containers / plain(uid), ignore_errors=True)
+
+    def drop_strays(self) -> None:
+        """Remove files of containers that belong to no admission."""
+        for folder in self._containers.iterdir():
+            if folder.name not in self._held:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_host_files(files: tuple[HostFile, ...]) -> None:
+    """Write the files behind a container's mounts; one that is already as it should be is left alone.
+
+    Raises:
+        OSError: one cannot be written.
+    """
+    for file in files:
+        path, content = Path(file.path), file.content.encode()
+        if path.exists() and (file.keep or path.read_bytes() == content):
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, content, file.mode)
+
+
+def write_file(path: Path, content: bytes, mode: int) -> None:
+    """Write a file in one step, with exactly these permission bits."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.unlink(missing_ok=True)
+    with open(partial, "xb") as file:
+        os.fchmod(file.fileno(), mode)
+        file.write(content)
+    partial.replace(path)
+
+
+def plain(text: str) -> str:
+    """A name that is safe as a file's name.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not _PLAIN.fullmatch(text):
+        raise ValueError(f"{text[:80]!r} is no name of a pod or container")
+    return text

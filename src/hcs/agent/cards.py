@@ -1,0 +1,151 @@
+"""The cards of this node as they are now: who is there, and how each one is.
+
+Vendors are probed at start and now and then; their health is read several times a second. A card that stops being
+listed has failed; a vendor that does not answer makes its cards Unknown, for a silent driver proves nothing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from hcs.health.faults import Fault, classify
+from hcs.inject.injection import NodeFiles
+from hcs.model.devices import Device
+from hcs.vendors.base import Asker, HealthObservation, Questioner, Vendor, VendorError
+
+log = logging.getLogger(__name__)
+Pause = Callable[[float], Awaitable[None]]
+
+_MISSING = Fault("Failed", "CardMissing", "the driver no longer lists the card; look at the kernel log")
+
+
+class Cards:
+    """Everything known about the node's cards."""
+
+    def __init__(
+        self,
+        vendors: Sequence[Vendor],
+        *,
+        changed: Callable[[], None] = lambda: None,
+        asker: Callable[[Vendor], Asker] = Questioner,
+    ) -> None:
+        """Prepare; nothing is asked before :meth:`probe`.
+
+        Args:
+            vendors: where cards come from.
+            changed: called after each round in which something is new.
+            asker: how a vendor is asked; by default in a thread, with a limit.
+        """
+        self._askers = [asker(vendor) for vendor in vendors]
+        self._changed = changed
+        self._devices: dict[str, Device] = {}
+        self._vendor_of: dict[str, Vendor] = {}
+        self._silent: dict[str, str] = {}
+        self.driver_versions: dict[str, str] = {}
+        self.known = asyncio.Event()
+        """Set once every vendor has been asked for its cards and their health."""
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """All cards with their verdicts, in order of vendor and index."""
+        return tuple(sorted(self._devices.values(), key=lambda d: (d.vendor, d.index, d.id)))
+
+    @property
+    def silent(self) -> dict[str, str]:
+        """Vendors that do not answer, and what was seen instead."""
+        return dict(self._silent)
+
+    def files(self, device: Device) -> NodeFiles:
+        """What the device's vendor says a container needs for it."""
+        vendor = self._vendor_of.get(device.id)
+        return vendor.node_files(device) if vendor is not None else NodeFiles()
+
+    async def probe(self) -> None:
+        """Ask every vendor for its cards; identities may change, verdicts stay until health is read."""
+        before = self._snapshot()
+        for asker in self._askers:
+            vendor = asker.vendor
+            try:
+                found = await asker.ask(vendor.probe)
+                self.driver_versions |= await asker.ask(vendor.driver_versions)
+            except VendorError as error:
+                self._note_silence(vendor, error)
+                continue
+            self._silent.pop(vendor.word, None)
+            for device in found:
+                known = self._devices.get(device.id, device)
+                self._devices[device.id] = msgspec.structs.replace(
+                    device,
+                    verdict=known.verdict,
+                    verdict_reason=known.verdict_reason,
+                    verdict_message=known.verdict_message,
+                )
+                self._vendor_of[device.id] = vendor
+        self._compare(before)
+
+    async def check(self) -> None:
+        """Read every vendor's health and judge the cards."""
+        before = self._snapshot()
+        await asyncio.gather(*(self._check(asker) for asker in self._askers))
+        self.known.set()
+        self._compare(before)
+
+    async def watch(self, pause: Pause, *, poll: float, probe: float) -> None:
+        """Probe, then read health every ``poll`` seconds and probe every ``probe`` seconds, until cancelled."""
+        await self.probe()
+        await self.check()
+        since = 0.0
+        while True:
+            await pause(poll)
+            since += poll
+            if since >= probe:
+                since = 0.0
+                await self.probe()
+            await self.check()
+
+    async def _check(self, asker: Asker) -> None:
+        vendor = asker.vendor
+        mine = [device for device in self._devices.values() if self._vendor_of[device.id] is vendor]
+        try:
+            seen = {observation.device: observation for observation in await asker.ask(vendor.read_health)}
+        except VendorError as error:
+            self._note_silence(vendor, error)
+            silence = Fault("Unknown", "VendorSilent", str(error))
+            for device in mine:
+                self._judge(device, silence)
+            return
+        self._silent.pop(vendor.word, None)
+        for device in mine:
+            observation = seen.get(device.id)
+            self._judge(device, _MISSING if observation is None else _fault(device, observation))
+
+    def _judge(self, device: Device, fault: Fault) -> None:
+        if (device.verdict, device.verdict_reason) == (fault.verdict, fault.reason):
+            return
+        self._devices[device.id] = msgspec.structs.replace(
+            device, verdict=fault.verdict, verdict_reason=fault.reason, verdict_message=fault.message
+        )
+        log.info(
+            "verdict: device=%s model=%s verdict=%s reason=%s", device.id, device.model, fault.verdict, fault.reason
+        )
+
+    def _note_silence(self, vendor: Vendor, error: VendorError) -> None:
+        if vendor.word not in self._silent:
+            log.warning("vendor does not answer: vendor=%s error=%s", vendor.word, error)
+        self._silent[vendor.word] = str(error)
+
+    def _snapshot(self) -> object:
+        return self.devices, dict(self.driver_versions), frozenset(self._silent), self.known.is_set()
+
+    def _compare(self, before: object) -> None:
+        if self._snapshot() != before:
+            self._changed()
+
+
+def _fault(device: Device, observation: HealthObservation) -> Fault:
+    fault = classify(device.vendor, observation.code)
+    if fault.verdict == "Healthy":
+        return Fault("Healthy", "", "")
+    return fault

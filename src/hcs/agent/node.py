@@ -1,0 +1,144 @@
+"""The agent as a whole: its parts put together, and the order in which they start.
+
+The socket is served only when the agent knows its pods, its profiles, its ComputeNode and its cards: from then on it
+answers from memory.
+"""
+
+import asyncio
+import datetime
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from lightkube import AsyncClient
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from starlette.applications import Starlette
+
+from hcs.agent import app
+from hcs.agent.admissions import Admissions
+from hcs.agent.cards import Cards
+from hcs.agent.delivery import Delivery
+from hcs.agent.profiles import SiteProfiles
+from hcs.agent.publishing import Publisher
+from hcs.kube import resources
+from hcs.kube.informer import Informer
+from hcs.vendors.base import Asker, Questioner, Vendor
+
+log = logging.getLogger(__name__)
+
+SWEEP_SECONDS: Final = 5.0
+Pause = Callable[[float], Awaitable[None]]
+Task = Callable[[], Awaitable[None]]
+
+
+class Agent:
+    """One node's agent. Run ``tasks``, wait for ``prepared``, then serve ``app``."""
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        client: AsyncClient,
+        vendors: Sequence[Vendor],
+        state: Path,
+        interceptor: str,
+        poll: float = 0.2,
+        probe: float = 60.0,
+        asker: Callable[[Vendor], Asker] = Questioner,
+        exists: Callable[[str], bool] = os.path.exists,
+        now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
+        clock: Callable[[], float] = time.monotonic,
+        pause: Pause = asyncio.sleep,
+    ) -> None:
+        """Prepare; nothing is asked, and only the state directory is read.
+
+        Args:
+            node: the node's name.
+            client: the connection to the API server.
+            vendors: where cards come from.
+            state: the agent's directory on the host.
+            interceptor: host path of the interceptor library; empty where there is none.
+            poll: seconds between readings of the cards' health.
+            probe: seconds between probes.
+            asker: how a vendor is asked.
+            exists: whether the host has a path.
+            now: the clock for what is written.
+            clock: seconds, for time limits.
+            pause: how to wait.
+        """
+        registry = CollectorRegistry()
+        self._poll, self._probe, self._pause = poll, probe, pause
+        self._pods = Informer(client, resources.Pod, fields={"spec.nodeName": node})
+        self._nodes = Informer(client, resources.ComputeNode, namespace=None, fields={"metadata.name": node})
+        self._overlays = Informer(client, resources.RuntimeProfile, namespace=None)
+        self.cards = Cards(vendors, changed=lambda: self.publisher.wake.set(), asker=asker)
+        self.publisher = Publisher(node, client=client, nodes=self._nodes, cards=self.cards, now=now, registry=registry)
+        admissions = Admissions(state)
+        admissions.drop_strays()
+        self.delivery = Delivery(
+            node,
+            client=client,
+            pods=self._pods,
+            cards=self.cards,
+            admissions=admissions,
+            profiles=SiteProfiles(self._overlays).current,
+            quarantine=lambda: observed.spec.quarantine if (observed := self.publisher.observed()) else (),
+            state=state,
+            interceptor=interceptor,
+            registry=registry,
+            exists=exists,
+            clock=clock,
+        )
+        registry.register(_CardMetrics(self))
+        self.app: Starlette = app.build(self.delivery, registry, self.is_ready)
+        log.info("agent prepared: node=%s admitted=%d", node, len(admissions))
+
+    def is_ready(self) -> bool:
+        """Whether pods, profiles, ComputeNode and cards are known."""
+        informers = (self._pods, self._nodes, self._overlays)
+        return self.cards.known.is_set() and all(informer.synced.is_set() for informer in informers)
+
+    async def prepared(self) -> None:
+        """Wait until :meth:`is_ready`."""
+        for informer in (self._pods, self._nodes, self._overlays):
+            await informer.synced.wait()
+        await self.cards.known.wait()
+
+    def tasks(self) -> list[Task]:
+        """What must run beside the socket, each until cancelled."""
+        return [
+            self._pods.run,
+            self._nodes.run,
+            self._overlays.run,
+            lambda: self.cards.watch(self._pause, poll=self._poll, probe=self._probe),
+            lambda: self.publisher.run(self._pause),
+            lambda: self.publisher.beat(self._pause),
+            self._sweep,
+        ]
+
+    async def _sweep(self) -> None:
+        while True:
+            await self._pause(SWEEP_SECONDS)
+            self.delivery.sweep()
+
+
+class _CardMetrics(Collector):
+    """Cards by verdict, and bytes granted on each, computed when asked."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        labels = ["device", "model", "verdict"]
+        cards = GaugeMetricFamily("hcs_agent_card", "One for each card, with its verdict.", labels=labels)
+        granted = GaugeMetricFamily("hcs_agent_granted_bytes", "Memory granted on a card.", labels=["device"])
+        ledger = self._agent.delivery.ledger()
+        for device in self._agent.cards.devices:
+            cards.add_metric([device.id, device.model, device.verdict], 1)
+            granted.add_metric([device.id], ledger.used(device.id))
+        return (cards, granted)

@@ -1,0 +1,203 @@
+"""Tells the cluster what this node has: the ComputeNode's status, and a Lease as heartbeat.
+
+Level-triggered and quiet: the status is written when it differs from what the server holds, so an idle agent writes
+nothing but its heartbeat, and a status that somebody overwrote, or a ComputeNode that somebody deleted, is mended.
+"""
+
+import asyncio
+import datetime
+import logging
+from collections import Counter as Count
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import httpx2
+import msgspec
+from lightkube import ApiError, AsyncClient
+from lightkube.types import PatchType
+from prometheus_client import CollectorRegistry, Counter
+
+from hcs.agent.cards import Cards
+from hcs.kube import resources
+from hcs.kube.informer import Informer
+from hcs.model import names
+from hcs.model.devices import Abilities, Device
+from hcs.model.pods import ObjectMeta
+from hcs.model.quantities import show_bytes
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS: Final = 10.0
+LEASE_SECONDS: Final = 40
+ABILITIES: Final = Abilities(runtime="hcs-socket/v1", args=True, cdi=False, fail_closed=True)
+"""What holds for every runtime that asks over our socket: it applies all of an answer, or does not start."""
+
+
+class Publisher:
+    """Writes this node's ComputeNode and Lease."""
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        client: AsyncClient,
+        nodes: Informer[resources.ComputeNode],
+        cards: Cards,
+        now: Callable[[], datetime.datetime],
+        registry: CollectorRegistry,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            node: this node's name.
+            client: the connection.
+            nodes: an informer on this node's ComputeNode.
+            cards: what to publish.
+            now: the clock.
+            registry: where the metrics live.
+        """
+        self._node, self._client, self._nodes, self._cards, self._now = node, client, nodes, cards, now
+        self._latest: resources.ComputeNode | None = None
+        self.wake = asyncio.Event()
+        self._writes = Counter("hcs_agent_status_writes", "Writes of the ComputeNode's status.", registry=registry)
+        nodes.on_change(self._seen)
+
+    def observed(self) -> resources.ComputeNode | None:
+        """The ComputeNode as the server holds it, as far as this agent knows."""
+        return self._latest
+
+    async def run(self, pause: Callable[[float], Awaitable[None]]) -> None:
+        """Publish whenever something changes, until cancelled; a refused write is tried again after a second."""
+        await self._nodes.synced.wait()
+        await self._cards.known.wait()
+        while True:
+            self.wake.clear()
+            try:
+                await self.publish()
+            except (ApiError, httpx2.HTTPError) as error:
+                log.warning("status not written, trying again: node=%s error=%r", self._node, error)
+                await pause(1.0)
+                continue
+            await self.wake.wait()
+
+    async def publish(self) -> bool:
+        """Write the status if the server's differs.
+
+        Returns:
+            Whether anything was written.
+
+        Raises:
+            ApiError: the server refused.
+        """
+        observed = self._latest
+        if observed is None:
+            observed = await self._create()
+        wanted = self._status(observed.status)
+        if observed.status == wanted:
+            return False
+        versions: dict[str, str | None] = dict.fromkeys(observed.status.driver_versions)
+        status: dict[str, Any] = {
+            "devices": msgspec.to_builtins(wanted.devices),
+            "abilities": msgspec.to_builtins(wanted.abilities),
+            "conditions": msgspec.to_builtins(wanted.conditions),
+            "driverVersions": {**versions, **wanted.driver_versions},
+            "summary": summary(wanted.devices),
+        }
+        self._latest = await self._client.patch(
+            resources.ComputeNodeStatus, self._node, {"status": status}, patch_type=PatchType.MERGE
+        )
+        self._writes.inc()
+        log.info("status written: node=%s cards=%d", self._node, len(wanted.devices))
+        return True
+
+    async def beat(self, pause: Callable[[float], Awaitable[None]]) -> None:
+        """Renew the Lease every :data:`HEARTBEAT_SECONDS`, until cancelled."""
+        while True:
+            try:
+                await self.renew()
+            except (ApiError, httpx2.HTTPError) as error:
+                log.warning("heartbeat not written: node=%s error=%r", self._node, error)
+            await pause(HEARTBEAT_SECONDS)
+
+    async def renew(self) -> None:
+        """Renew the Lease once, making it where it is missing.
+
+        Raises:
+            ApiError: the server refused.
+        """
+        spec = {
+            "holderIdentity": self._node,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": self._now().astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        }
+        try:
+            await self._client.patch(
+                resources.Lease,
+                self._node,
+                {"spec": spec},
+                namespace=names.NAMESPACE,
+                patch_type=PatchType.MERGE,
+            )
+        except ApiError as error:
+            if error.status.code != 404:
+                raise
+            await self._client.create(
+                resources.Lease(
+                    apiVersion="coordination.k8s.io/v1",
+                    kind="Lease",
+                    metadata=ObjectMeta(name=self._node, namespace=names.NAMESPACE),
+                    spec=spec,
+                )
+            )
+
+    async def _create(self) -> resources.ComputeNode:
+        fresh = resources.ComputeNode(
+            apiVersion=f"{names.GROUP}/{names.VERSION}", kind="ComputeNode", metadata=ObjectMeta(name=self._node)
+        )
+        try:
+            self._latest = await self._client.create(fresh)
+        except ApiError as error:
+            if error.status.code != 409:
+                raise
+            self._latest = await self._client.get(resources.ComputeNode, self._node)
+        return self._latest
+
+    def _status(self, observed: resources.ComputeNodeState) -> resources.ComputeNodeState:
+        return resources.ComputeNodeState(
+            devices=self._cards.devices,
+            abilities=ABILITIES,
+            conditions=self._conditions(observed.conditions),
+            driver_versions=dict(self._cards.driver_versions),
+        )
+
+    def _conditions(self, before: tuple[resources.Condition, ...]) -> tuple[resources.Condition, ...]:
+        silent = self._cards.silent
+        problems = "; ".join(f"{word}: {text}" for word, text in sorted(silent.items()))
+        count = len(self._cards.devices)
+        probed = (
+            resources.Condition("Probed", "False", "VendorSilent", problems)
+            if silent
+            else resources.Condition("Probed", "True", "AllVendorsAnswered", f"{count} cards found")
+        )
+        ready = resources.Condition("Ready", "True", "AgentServing", "the agent answers the container runtime")
+        stamp = self._now().astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        since = {(condition.type, condition.status): condition.lastTransitionTime for condition in before}
+        return tuple(
+            msgspec.structs.replace(c, lastTransitionTime=since.get((c.type, c.status)) or stamp)
+            for c in (ready, probed)
+        )
+
+    def _seen(self, kind: str, node: resources.ComputeNode, _: resources.ComputeNode | None) -> None:
+        self._latest = None if kind == "DELETED" else node
+        self.wake.set()
+
+
+def summary(devices: tuple[Device, ...]) -> dict[str, Any]:
+    """The figures ``kubectl get computenodes`` shows."""
+    models = Count(device.model for device in devices)
+    return {
+        "cards": len(devices),
+        "healthy": sum(device.verdict == "Healthy" for device in devices),
+        "vram": show_bytes(sum(device.vram for device in devices)),
+        "models": ", ".join(f"{count}x {model}" for model, count in models.items()),
+    }

@@ -1,0 +1,113 @@
+"""Why each node that cannot serve a pod cannot: the filters asked once more, in order, and the first "no" kept.
+
+Placement itself never needs this; it is asked when there is no place, and by people. Nodes with the same hardware get
+the same sentences, so those are made once per shape of node.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from hcs.model.refusals import Refusal
+from hcs.placement.appraisals import Appraisal
+from hcs.placement.filters import FILTERS, Filter, Stage, describe, eligible, enough
+from hcs.placement.fleet import Mask
+from hcs.placement.packing import cards_of, masks_on, pack
+from hcs.placement.plans import NodeRefusal
+from hcs.placement.snapshot import Snapshot
+
+
+def refuse_nodes(
+    snapshot: Snapshot, appraisals: Sequence[Appraisal], nodes: Mask
+) -> tuple[tuple[NodeRefusal, ...], tuple[str, ...]]:
+    """Sort nodes [N] into those that refuse the request, with their reasons, and the names of those that could serve.
+
+    Both are in the order of node names.
+    """
+    fleet = snapshot.fleet
+    refused: dict[int, NodeRefusal] = {}
+    open_nodes = nodes.copy()
+    kept = [np.ones(len(fleet.devices), dtype=np.bool_) for _ in appraisals]
+    several = len(appraisals) > 1
+    said: dict[tuple[object, ...], NodeRefusal] = {}
+
+    def refuse(who: Mask, stage: Stage, key: object, make: Callable[[int], Refusal]) -> None:
+        for number in np.flatnonzero(who):
+            node = int(number)
+            # Only the state of the cards differs between nodes of one shape.
+            memory = (key, int(fleet.shape[node])) if stage != "state" else (key, -1 - node)
+            if memory not in said:
+                said[memory] = NodeRefusal("", make(node), stage != "hardware")
+            known = said[memory]
+            refused[node] = NodeRefusal(fleet.nodes[node].name, known.refusal, known.resolvable)
+        open_nodes[who] = False
+
+    stage: Stage = "hardware"
+    for step, check in enumerate(FILTERS):
+        if several and check.stage != stage:
+            refuse(
+                _cannot_together(snapshot, appraisals, kept, open_nodes, vacant=True),
+                stage,
+                ("together", stage),
+                partial(_together, appraisals, stage),
+            )
+        stage = check.stage
+        if several and stage == "occupancy":
+            break
+        for number, appraisal in enumerate(appraisals):
+            left = kept[number] & check.keep(snapshot, appraisal)
+            refuse(
+                open_nodes & ~enough(snapshot, appraisal, check, left),
+                stage,
+                (step, number),
+                partial(_refused_by, check, snapshot, appraisal, kept[number]),
+            )
+            kept[number] = left
+    if several:
+        masks = [eligible(snapshot, appraisal) for appraisal in appraisals]
+        refuse(
+            _cannot_together(snapshot, appraisals, masks, open_nodes, vacant=False),
+            "occupancy",
+            "together",
+            partial(_together, appraisals, "occupancy"),
+        )
+    serving = tuple(fleet.nodes[int(node)].name for node in np.flatnonzero(open_nodes))
+    return tuple(refused[node] for node in sorted(refused)), serving
+
+
+def _cannot_together(
+    snapshot: Snapshot, appraisals: Sequence[Appraisal], masks: Sequence[Mask], nodes: Mask, *, vacant: bool
+) -> Mask:
+    """[N] The nodes on which no one group serves all containers at once."""
+    fleet = snapshot.fleet
+    serves = [appraisal.serves[fleet.kind] for appraisal in appraisals]
+    masks = masks_on(snapshot, [mask & able for mask, able in zip(masks, serves, strict=True)], nodes)
+    able_nodes = np.zeros(len(fleet.nodes), dtype=np.bool_)
+    answers: dict[tuple[object, ...], bool] = {}
+    for group in np.flatnonzero(nodes[fleet.group_node]):
+        cards = cards_of(snapshot, appraisals, masks, int(group), vacant=vacant)
+        state = tuple(card.state() for card in cards)
+        if state not in answers:
+            answers[state] = pack(cards, len(appraisals)) is not None
+        able_nodes[fleet.group_node[group]] |= answers[state]
+    return nodes & ~able_nodes
+
+
+def _together(appraisals: Sequence[Appraisal], stage: Stage, node: int) -> Refusal:
+    """The refusal of a node that serves each container alone and not all of them; the same on every such node."""
+    asked = " + ".join(describe(appraisal.container) for appraisal in appraisals)
+    needs = f"needs {asked} of one model on one node"
+    if stage == "hardware":
+        return Refusal("TooFewCards", f"{needs}; the cards here are too few together")
+    if stage == "state":
+        return Refusal("CardsUnavailable", f"{needs}; too many cards here are foreign, quarantined or not healthy")
+    return Refusal("CardsTaken", f"{needs}; the cards here that could serve are taken by other pods")
+
+
+def _refused_by(check: Filter, snapshot: Snapshot, appraisal: Appraisal, left: Mask, node: int) -> Refusal:
+    """The filter's refusal, which names the container where there are several."""
+    refusal = check.refuse(snapshot, appraisal, node, left)
+    if len(appraisal.request.containers) == 1:
+        return refusal
+    return Refusal(refusal.reason, f"container {appraisal.container.name} {refusal.message}")

@@ -1,0 +1,117 @@
+"""Emulated cards as a vendor: a directory of card files stands in for the machine's slots.
+
+Each card plays a model of some real vendor, so that everything above (the catalogue's rates, the vendor's variables and
+device nodes, fault codes) is exercised unchanged. It never claims to be real: its devices say ``emulated``, and the
+driver that containers get is the emulated one.
+"""
+
+import os
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hcs.inject.adjustments import DeviceNode, Mount
+from hcs.inject.injection import NodeFiles
+from hcs.inject.profiles import Profiles, fill_each
+from hcs.model.devices import Device
+from hcs.ura.catalogue import Catalogue
+from hcs.vendors import emulated
+from hcs.vendors.base import HealthObservation, VendorError
+from hcs.vendors.recognition import recognise
+
+_FAULT = struct.Struct("<i56s")
+_UNSIGNED = 0xFFFFFFFF
+
+
+class EmulatedVendor:
+    """All emulated cards of one node."""
+
+    word = "emulated"
+
+    def __init__(
+        self,
+        cards: Path,
+        *,
+        catalogue: Catalogue,
+        profiles: Profiles,
+        drivers: Callable[[str], Path | None] = lambda vendor: None,
+    ) -> None:
+        """Prepare; the directory is read at each probe.
+
+        Args:
+            cards: the directory of card files; files that are no cards are ignored.
+            catalogue: what the cards can do.
+            profiles: where each vendor's device nodes and libraries belong in a container.
+            drivers: the directory of a vendor's emulated driver, None where there is none.
+        """
+        self._cards, self._catalogue, self._profiles, self._drivers = cards, catalogue, profiles, drivers
+        self._files: dict[str, Path] = {}
+
+    def probe(self) -> Sequence[Device]:
+        """Every card file as a device, in order of vendor and index.
+
+        Raises:
+            VendorError: the directory cannot be read, or two files play the same card.
+        """
+        found: dict[str, Device] = {}
+        files: dict[str, Path] = {}
+        try:
+            paths = sorted(path for path in self._cards.iterdir() if path.is_file())
+        except OSError as error:
+            raise VendorError(f"cannot list emulated cards: {error}") from error
+        for path in paths:
+            try:
+                card = emulated.read_card(path)
+            except (emulated.EmulatedCardError, OSError):
+                continue
+            if card.uuid in files:
+                raise VendorError(
+                    f"emulated cards {files[card.uuid].name} and {path.name} have the same id {card.uuid}"
+                )
+            files[card.uuid] = path
+            found[card.uuid] = recognise(
+                self._catalogue,
+                vendor=card.vendor,
+                name=card.model,
+                id=card.uuid,
+                index=card.index,
+                vram=card.total_bytes,
+                bus_id=card.bus_id or None,
+                emulated=True,
+            )
+        self._files = files
+        return sorted(found.values(), key=lambda device: (device.vendor, device.index, device.id))
+
+    def read_health(self) -> Sequence[HealthObservation]:
+        """The fault injected into each card; cards whose file is gone are left out. Reads 60 bytes a card."""
+        seen = []
+        for device, path in self._files.items():
+            try:
+                with open(path, "rb", buffering=0) as file:
+                    data = os.pread(file.fileno(), _FAULT.size, emulated.FAULT_CODE_OFFSET)
+            except OSError:
+                continue
+            if len(data) == _FAULT.size:
+                code, name = _FAULT.unpack(data)
+                text = name.split(b"\0", 1)[0].decode("utf-8", "replace")
+                seen.append(HealthObservation(device, code & _UNSIGNED, text))
+        return seen
+
+    def node_files(self, device: Device) -> NodeFiles:
+        """The card file in the place of the device node, and the emulated driver in the place of the vendor's."""
+        path = self._files.get(device.id)
+        if path is None:
+            return NodeFiles()
+        profile = self._profiles.get(device.vendor)
+        driver = self._drivers(device.vendor)
+        libraries = profile.libraries[:1] if profile is not None and driver is not None else ()
+        patterns = [host.path for host in (profile.devices if profile else ()) if "{index}" in host.path]
+        pattern = next(iter(patterns), f"/dev/emulated-{device.vendor}{{index}}")
+        return NodeFiles(
+            devices=(DeviceNode(fill_each(pattern, (device,))[0], str(path)),),
+            mounts=tuple(Mount(str(driver), library, ("rbind", "ro", "nosuid", "nodev")) for library in libraries),
+        )
+
+    def driver_versions(self) -> dict[str, str]:
+        """None: there is no driver."""
+        return {}
