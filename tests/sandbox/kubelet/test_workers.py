@@ -7,10 +7,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.sandbox.kubelet.scene import Ground, answering, deleted, over, pod_with, shell, state
 
 from hcs.sandbox.images import PLAIN
 from hcs.sandbox.kubelet.restarts import BackOff
-from tests.sandbox.kubelet.scene import Ground, answering, deleted, over, pod_with, shell, state
 
 
 def test_a_pod_runs_logs_and_succeeds(ground: Ground) -> None:

@@ -123,7 +123,7 @@ def prepare(
         root=root,
         exists=tree.exists,
         preloads=preload_list(tree.host_path(PRELOAD_FILE).read_text()) if tree.exists(PRELOAD_FILE) else (),
-        quota=QUOTA_FILE if tree.exists(QUOTA_FILE) else None,
+        quota=str(tree.host_path(QUOTA_FILE).resolve()) if tree.exists(QUOTA_FILE) else None,
     )
     inside = normal(container.workingDir or image.working_dir)
     cwd = tree.working_directory(inside)
