@@ -12,6 +12,8 @@ from hcs.placement.engine import place
 from hcs.placement.plans import Placement
 from hcs.placement.snapshot import Snapshot
 
+Nodes = tuple[NodeInventory, ...]
+
 VERDICTS: Final[tuple[Verdict, ...]] = ("Healthy", "Healthy", "Healthy", "SubHealthy", "Failed", "Unknown")
 
 
@@ -95,7 +97,7 @@ def placed(snapshot: Snapshot, request: ComputeRequest, uid: str = "pod", **argu
 
 
 @st.composite
-def inventories(draw: st.DrawFn) -> tuple[NodeInventory, ...]:
+def inventories(draw: st.DrawFn) -> Nodes:
     """Up to five nodes of up to six cards each, with everything that can be wrong with them."""
     nodes = []
     for number in range(draw(st.integers(1, 5))):

@@ -5,7 +5,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.placement.fleets import REFERENCE_RATES, inventories, node, requests, share, whole
+from tests.placement.fleets import REFERENCE_RATES, Nodes, inventories, node, requests, share, whole
 
 from hcs.model.allocations import Allocation, Grant
 from hcs.model.quantities import GIB
@@ -77,7 +77,9 @@ def test_a_node_that_is_full_says_the_same_however_full_it_is(
 
 
 @given(nodes=inventories(), request=requests())
-def test_a_node_never_refuses_for_its_hardware_what_another_day_it_serves(nodes, request) -> None:  # type: ignore[no-untyped-def]
+def test_a_node_never_refuses_for_its_hardware_what_another_day_it_serves(
+    nodes: Nodes, request: ComputeRequest
+) -> None:
     """Unresolvable means so: not even with all cards free, healthy, and the node ready."""
     answer = place(Snapshot.build(nodes), request, reference_rates=REFERENCE_RATES)
     if not isinstance(answer, Unplaceable):
@@ -92,7 +94,7 @@ def test_a_node_never_refuses_for_its_hardware_what_another_day_it_serves(nodes,
 
 
 @given(nodes=inventories(), request=requests())
-def test_what_is_eligible_is_what_no_filter_drops(nodes, request) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_eligible_is_what_no_filter_drops(nodes: Nodes, request: ComputeRequest) -> None:
     snapshot = Snapshot.build(nodes)
     for appraisal in appraise(snapshot.fleet, request, REFERENCE_RATES):
         kept = [check.keep(snapshot, appraisal) for check in FILTERS]
@@ -101,7 +103,7 @@ def test_what_is_eligible_is_what_no_filter_drops(nodes, request) -> None:  # ty
 
 
 @given(nodes=inventories(), request=requests())
-def test_no_sentence_is_empty_or_shouts(nodes, request) -> None:  # type: ignore[no-untyped-def]
+def test_no_sentence_is_empty_or_shouts(nodes: Nodes, request: ComputeRequest) -> None:
     for refusal in explain(Snapshot.build(nodes), request, reference_rates=REFERENCE_RATES).refusals:
         assert refusal.refusal.reason.isalnum()
         assert refusal.refusal.reason[0].isupper()

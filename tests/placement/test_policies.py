@@ -3,10 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.placement.fleets import REFERENCE_RATES, inventories, requests
+from tests.placement.fleets import REFERENCE_RATES, Nodes, inventories, requests
 
 from hcs.model.allocations import Allocation
-from hcs.model.devices import NodeInventory
 from hcs.model.requests import ComputeRequest
 from hcs.placement.engine import explain, place
 from hcs.placement.plans import Placement, Unplaceable
@@ -14,12 +13,11 @@ from hcs.placement.policies import POLICIES
 from hcs.placement.snapshot import Snapshot
 
 policies = pytest.mark.parametrize("policy", sorted(POLICIES))
+History = list[tuple[ComputeRequest, bool]]
 histories = st.lists(st.tuples(requests(), st.booleans()), max_size=12)
 
 
-def play(
-    nodes: tuple[NodeInventory, ...], history: list[tuple[ComputeRequest, bool]], policy: str
-) -> tuple[Snapshot, dict[str, tuple[ComputeRequest, Allocation]]]:
+def play(nodes: Nodes, history: History, policy: str) -> tuple[Snapshot, dict[str, tuple[ComputeRequest, Allocation]]]:
     """Place one pod after another; sometimes the oldest ends. Return what is there at the end."""
     snapshot = Snapshot.build(nodes)
     live: dict[str, tuple[ComputeRequest, Allocation]] = {}
@@ -37,9 +35,7 @@ def play(
 
 @policies
 @given(nodes=inventories(), history=histories)
-def test_no_card_ever_gives_more_than_it_has(  # type: ignore[no-untyped-def]
-    policy: str, nodes, history
-) -> None:
+def test_no_card_ever_gives_more_than_it_has(policy: str, nodes: Nodes, history: History) -> None:
     """Added up here card by card, not by the ledger under test."""
     snapshot, live = play(nodes, history, policy)
     assert snapshot.overcommitted == ()
@@ -63,9 +59,7 @@ def test_no_card_ever_gives_more_than_it_has(  # type: ignore[no-untyped-def]
 
 @policies
 @given(nodes=inventories(), history=histories)
-def test_a_pod_gets_what_it_asked_for_on_cards_fit_for_use(  # type: ignore[no-untyped-def]
-    policy: str, nodes, history
-) -> None:
+def test_a_pod_gets_what_it_asked_for_on_cards_fit_for_use(policy: str, nodes: Nodes, history: History) -> None:
     by_name = {inventory.name: inventory for inventory in nodes}
     for request, allocation in play(nodes, history, policy)[1].values():
         inventory = by_name[allocation.node]
@@ -98,7 +92,7 @@ def test_a_pod_gets_what_it_asked_for_on_cards_fit_for_use(  # type: ignore[no-u
 
 
 @given(nodes=inventories(), history=histories, request=requests())
-def test_whatever_first_fit_can_place_hcs_can_place(nodes, history, request) -> None:  # type: ignore[no-untyped-def]
+def test_whatever_first_fit_can_place_hcs_can_place(nodes: Nodes, history: History, request: ComputeRequest) -> None:
     """Two independent ways to the same yes or no: arrays here, plain loops there."""
     snapshot, _ = play(nodes, history, "hcs")
     simple = place(snapshot, request, reference_rates=REFERENCE_RATES, policy="firstfit")
@@ -111,7 +105,7 @@ def test_whatever_first_fit_can_place_hcs_can_place(nodes, history, request) -> 
 
 
 @given(nodes=inventories(), history=histories, request=requests())
-def test_an_explanation_agrees_with_the_placement(nodes, history, request) -> None:  # type: ignore[no-untyped-def]
+def test_an_explanation_agrees_with_the_placement(nodes: Nodes, history: History, request: ComputeRequest) -> None:
     snapshot, _ = play(nodes, history, "hcs")
     answer = place(snapshot, request, reference_rates=REFERENCE_RATES)
     why = explain(snapshot, request, reference_rates=REFERENCE_RATES)
@@ -131,8 +125,8 @@ def test_an_explanation_agrees_with_the_placement(nodes, history, request) -> No
 
 @policies
 @given(nodes=inventories(), history=histories, request=requests())
-def test_the_same_question_has_the_same_answer(  # type: ignore[no-untyped-def]
-    policy: str, nodes, history, request
+def test_the_same_question_has_the_same_answer(
+    policy: str, nodes: Nodes, history: History, request: ComputeRequest
 ) -> None:
     snapshot, live = play(nodes, history, policy)
     again = Snapshot.build(reversed(nodes), [allocation for _, allocation in live.values()])
@@ -140,7 +134,9 @@ def test_the_same_question_has_the_same_answer(  # type: ignore[no-untyped-def]
 
 
 @given(nodes=inventories(), history=histories, request=requests(), data=st.data())
-def test_only_the_nodes_given_are_chosen_from(nodes, history, request, data) -> None:  # type: ignore[no-untyped-def]
+def test_only_the_nodes_given_are_chosen_from(
+    nodes: Nodes, history: History, request: ComputeRequest, data: st.DataObject
+) -> None:
     snapshot, _ = play(nodes, history, "hcs")
     left = data.draw(st.sets(st.sampled_from([inventory.name for inventory in nodes])))
     answer = place(snapshot, request, nodes=left, reference_rates=REFERENCE_RATES)

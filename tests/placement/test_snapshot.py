@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.placement.fleets import inventories, node, placed, requests, share, whole
+from tests.placement.fleets import Nodes, inventories, node, placed, requests, share, whole
 
 from hcs.model.allocations import Allocation, Grant
 from hcs.model.quantities import GIB
@@ -82,7 +82,9 @@ def test_an_owner_of_a_card_that_reports_more_memory_today_is_still_alone() -> N
 
 
 @given(nodes=inventories(), wishes=st.lists(requests(), max_size=6), data=st.data())
-def test_steps_and_a_fresh_start_lead_to_the_same_snapshot(nodes, wishes, data) -> None:  # type: ignore[no-untyped-def]
+def test_steps_and_a_fresh_start_lead_to_the_same_snapshot(
+    nodes: Nodes, wishes: list[ComputeRequest], data: st.DataObject
+) -> None:
     snapshot = Snapshot.build(nodes)
     live: list[Allocation] = []
     for number, request in enumerate(wishes):
