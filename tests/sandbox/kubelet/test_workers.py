@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.sandbox.kubelet.scene import Ground, answering, deleted, over, pod_with, shell, state
+from tests.sandbox.kubelet.scene import Ground, answering, deleted, eventually, over, pod_with, shell, state
 
 from hcs.sandbox.images import PLAIN
 from hcs.sandbox.kubelet.restarts import BackOff
@@ -147,7 +147,7 @@ def test_a_container_that_ignores_sigterm_is_killed_with_all_its_children(ground
         pod = pod_with({"command": ["bash", "-c", script]})
         async with ground.running(pod) as worker:
             await ground.cluster.until(lambda s: s["phase"] == "Running")
-            await logged(ground, "up")
+            await logged(ground, "up", lines=3)
             children = [int(word) for word in ground.log().split() if word.isdigit()]
             worker.update(deleted(pod, 30))
             worker.update(deleted(pod, 0))  # asked again, with less patience
@@ -162,10 +162,10 @@ def test_a_container_that_ignores_sigterm_is_killed_with_all_its_children(ground
 
 def test_what_the_command_leaves_running_ends_with_it(ground: Ground) -> None:
     async def story() -> None:
-        pod = pod_with(shell("setsid sleep 600 & echo $!"), restartPolicy="Never")
-        async with ground.running(pod):
-            await ground.cluster.until(over)
-        assert not Path(f"/proc/{ground.log().strip()}").exists()
+        daemon = "setsid sh -c 'echo $$$$ > pid; exec sleep 600' & until [ -s pid ]; do sleep 0.01; done; cat pid"
+        async with ground.running(pod_with(shell(daemon, workingDir="/tmp"), restartPolicy="Never")):
+            assert (await ground.cluster.until(over))["phase"] == "Succeeded"
+        assert not Path(f"/proc/{int(ground.log())}").exists()
 
     asyncio.run(story())
 
@@ -297,18 +297,19 @@ def test_a_finished_pod_is_not_run_and_is_removed_when_deleted(ground: Ground) -
     asyncio.run(story())
 
 
-async def logged(ground: Ground, word: str) -> None:
-    """Wait until the container has said a word."""
-    async with asyncio.timeout(20):
-        while not (ground.logs / "c0.log").exists() or word not in ground.log().split():
-            await asyncio.sleep(0.01)
+async def logged(ground: Ground, word: str, lines: int = 1) -> None:
+    """Wait until the container has said a word, and so many lines in all."""
+
+    def said() -> bool:
+        text = ground.log() if (ground.logs / "c0.log").exists() else ""
+        return word in text.split() and text.count("\n") >= lines
+
+    await eventually(said)
 
 
 async def gone(ground: Ground) -> None:
     """Wait until the pod is removed."""
-    async with asyncio.timeout(20):
-        while not ground.cluster.removed:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: ground.cluster.removed)
 
 
 def test_no_descriptor_of_the_kubelet_reaches_a_container(ground: Ground) -> None:
