@@ -6,7 +6,7 @@ from hcs.model import names
 from hcs.model.quantities import GIB
 from hcs.model.requests import ComputeRequest, ContainerRequest, Total
 from hcs.ura.catalogue import load_catalogue
-from hcs.ura.validation import check_request
+from hcs.ura.validation import canonical_models, check_request
 
 CATALOGUE = load_catalogue()
 
@@ -32,7 +32,7 @@ def request(
         pytest.param(request(vram=64, vendors=("ascend",)), id="vendor"),
         pytest.param(request(vram=16, models=("910B2",)), id="model-by-alias"),
         pytest.param(request(vram=8, vendors=("kunlunxin",), models=("K100",)), id="vendor-decides-the-model"),
-        pytest.param(request(vram=8, models=("hygon/K100",)), id="model-behind-its-vendor"),
+        pytest.param(request(vram=8, models=("nvidia/T4",)), id="model-behind-its-vendor"),
         pytest.param(request(acu=600), id="acu-of-the-fastest"),
         pytest.param(request(acu=240, workload="pretrain", models=("A100-SXM4-80GB", "B200")), id="some-model-does"),
         pytest.param(request(total=(names.FP16_TFLOPS, 100_000)), id="a-large-total"),
@@ -50,6 +50,12 @@ def test_what_some_card_could_answer_is_let_through(asking):
         pytest.param(request(models=("A100-SXM-80GB",)), "UnknownModel", "did you mean nvidia/A100", id="typo"),
         pytest.param(request(models=("banana",)), "UnknownModel", "'banana'", id="nothing-like-it"),
         pytest.param(request(models=("K100",)), "AmbiguousModel", "hygon/K100 or kunlunxin/K100", id="two-vendors"),
+        pytest.param(
+            request(models=("hygon/K100",)),
+            "AmbiguousModel",
+            "ai.compute/vendors: hygon",
+            id="whose",
+        ),
         pytest.param(request(models=("H100",)), "AmbiguousModel", "nvidia/H100-SXM5", id="a-family"),
         pytest.param(
             request(vendors=("nvidia",), models=("910B2",)), "ContradictoryVendor", "made by ascend", id="contradiction"
@@ -93,3 +99,10 @@ def test_what_no_card_could_answer_is_refused(asking, reason, says):
 def test_every_mistake_is_told():
     asking = request(vram=300, acu=700)
     assert [refusal.reason for refusal in check_request(asking, CATALOGUE)] == ["AcuBeyondAnyCard", "VramBeyondAnyCard"]
+
+
+def test_models_are_written_as_devices_name_them():
+    asking = request(models=("910b2", "NVIDIA A100 80GB PCIe", "Ascend910B2"))
+    assert canonical_models(asking, CATALOGUE) == ("Ascend910B2", "A100-PCIe-80GB")
+    assert canonical_models(request(vendors=("hygon",), models=("k100",)), CATALOGUE) == ("K100",)
+    assert canonical_models(request(), CATALOGUE) == ()

@@ -13,7 +13,7 @@ import msgspec
 from hcs.health.faults import Fault, classify
 from hcs.inject.injection import NodeFiles
 from hcs.model.devices import Device
-from hcs.vendors.base import HealthObservation, Questioner, Vendor, VendorError
+from hcs.vendors.base import Asker, HealthObservation, Questioner, Vendor, VendorError
 
 log = logging.getLogger(__name__)
 Pause = Callable[[float], Awaitable[None]]
@@ -22,18 +22,30 @@ _MISSING = Fault("Failed", "CardMissing", "the driver no longer lists the card; 
 
 
 class Cards:
-    """Everything known about the node's cards; ``changed`` is called after each round in which something is new."""
+    """Everything known about the node's cards."""
 
-    def __init__(self, vendors: Sequence[Vendor], *, changed: Callable[[], None] = lambda: None) -> None:
-        """Prepare; nothing is asked before :meth:`probe`."""
-        self._questioners = [Questioner(vendor) for vendor in vendors]
+    def __init__(
+        self,
+        vendors: Sequence[Vendor],
+        *,
+        changed: Callable[[], None] = lambda: None,
+        asker: Callable[[Vendor], Asker] = Questioner,
+    ) -> None:
+        """Prepare; nothing is asked before :meth:`probe`.
+
+        Args:
+            vendors: where cards come from.
+            changed: called after each round in which something is new.
+            asker: how a vendor is asked; by default in a thread, with a limit.
+        """
+        self._askers = [asker(vendor) for vendor in vendors]
         self._changed = changed
         self._devices: dict[str, Device] = {}
         self._vendor_of: dict[str, Vendor] = {}
         self._silent: dict[str, str] = {}
         self.driver_versions: dict[str, str] = {}
-        self.probed = asyncio.Event()
-        """Set once every vendor has been asked."""
+        self.known = asyncio.Event()
+        """Set once every vendor has been asked for its cards and their health."""
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -53,11 +65,11 @@ class Cards:
     async def probe(self) -> None:
         """Ask every vendor for its cards; identities may change, verdicts stay until health is read."""
         before = self._snapshot()
-        for questioner in self._questioners:
-            vendor = questioner.vendor
+        for asker in self._askers:
+            vendor = asker.vendor
             try:
-                found = await questioner.ask(vendor.probe)
-                self.driver_versions |= await questioner.ask(vendor.driver_versions)
+                found = await asker.ask(vendor.probe)
+                self.driver_versions |= await asker.ask(vendor.driver_versions)
             except VendorError as error:
                 self._note_silence(vendor, error)
                 continue
@@ -71,17 +83,19 @@ class Cards:
                     verdict_message=known.verdict_message,
                 )
                 self._vendor_of[device.id] = vendor
-        self.probed.set()
         self._compare(before)
 
     async def check(self) -> None:
         """Read every vendor's health and judge the cards."""
         before = self._snapshot()
-        await asyncio.gather(*(self._check(questioner) for questioner in self._questioners))
+        await asyncio.gather(*(self._check(asker) for asker in self._askers))
+        self.known.set()
         self._compare(before)
 
     async def watch(self, pause: Pause, *, poll: float, probe: float) -> None:
-        """Read health every ``poll`` seconds and probe every ``probe`` seconds, until cancelled."""
+        """Probe, then read health every ``poll`` seconds and probe every ``probe`` seconds, until cancelled."""
+        await self.probe()
+        await self.check()
         since = 0.0
         while True:
             await pause(poll)
@@ -91,11 +105,11 @@ class Cards:
                 await self.probe()
             await self.check()
 
-    async def _check(self, questioner: Questioner) -> None:
-        vendor = questioner.vendor
+    async def _check(self, asker: Asker) -> None:
+        vendor = asker.vendor
         mine = [device for device in self._devices.values() if self._vendor_of[device.id] is vendor]
         try:
-            seen = {observation.device: observation for observation in await questioner.ask(vendor.read_health)}
+            seen = {observation.device: observation for observation in await asker.ask(vendor.read_health)}
         except VendorError as error:
             self._note_silence(vendor, error)
             silence = Fault("Unknown", "VendorSilent", str(error))
@@ -123,7 +137,7 @@ class Cards:
         self._silent[vendor.word] = str(error)
 
     def _snapshot(self) -> object:
-        return self.devices, dict(self.driver_versions), self._silent.keys() | set(), self.probed.is_set()
+        return self.devices, dict(self.driver_versions), frozenset(self._silent), self.known.is_set()
 
     def _compare(self, before: object) -> None:
         if self._snapshot() != before:

@@ -16,7 +16,7 @@ from hcs.kube.connection import connect
 from hcs.native import NativeLibraryError, emulated_driver_dir, interceptor_path
 from hcs.process import logs
 from hcs.process.serving import Endpoint, serve
-from hcs.ura.tables import load_catalogue
+from hcs.ura.catalogue import load_catalogue
 from hcs.vendors.base import Vendor
 from hcs.vendors.emulated_vendor import EmulatedVendor
 from hcs.vendors.nvidia import NvidiaVendor
@@ -37,6 +37,9 @@ def run(
     emulated_cards: Annotated[
         Path | None, typer.Option(help="Directory of emulated card files; then no real card is looked for.")
     ] = None,
+    host_root: Annotated[
+        Path, typer.Option(help="Where the host's own file tree is seen, to look for device nodes and driver files.")
+    ] = Path("/"),
     poll_seconds: Annotated[float, typer.Option(help="Time between two readings of the cards' health.")] = 0.2,
     probe_seconds: Annotated[float, typer.Option(help="Time between two probes for cards.")] = 60.0,
     ready_file: Annotated[Path | None, typer.Option(help="Write pid and address here once listening.")] = None,
@@ -52,6 +55,7 @@ def run(
             Endpoint(unix_socket=str(unix_socket.absolute())),
             state_dir.absolute(),
             emulated_cards.absolute() if emulated_cards is not None else None,
+            host_root,
             poll_seconds,
             probe_seconds,
             ready_file,
@@ -66,6 +70,7 @@ async def _run(
     endpoint: Endpoint,
     state: Path,
     emulated_cards: Path | None,
+    host_root: Path,
     poll: float,
     probe: float,
     ready_file: Path | None,
@@ -76,6 +81,7 @@ async def _run(
         vendors=_vendors(emulated_cards),
         state=state,
         interceptor=install_interceptor(state),
+        exists=lambda path: (host_root / path.lstrip("/")).exists(),
         poll=poll,
         probe=probe,
     )

@@ -58,6 +58,7 @@ class Delivery:
         state: Path,
         interceptor: str,
         registry: CollectorRegistry,
+        exists: Callable[[str], bool] = os.path.exists,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare.
@@ -73,11 +74,12 @@ class Delivery:
             state: the directory for the files behind mounts.
             interceptor: host path of the library; empty where there is none.
             registry: where the metrics live.
+            exists: whether the host has a path.
             clock: seconds; only differences count.
         """
         self._node, self._client, self._pods, self._cards = node, client, pods, cards
         self._admissions, self._profiles, self._quarantine = admissions, profiles, quarantine
-        self._state, self._interceptor, self._clock = state, interceptor, clock
+        self._state, self._interceptor, self._exists, self._clock = state, interceptor, exists, clock
         self._gone_since: dict[str, float] = {}
         self._answers = Counter(
             "hcs_agent_containers", "Containers answered, by what was answered.", ["answer"], registry=registry
@@ -137,7 +139,7 @@ class Delivery:
             return EMPTY
         if isinstance(allocation, Refusal):
             raise RefusedError(allocation)
-        if not self._cards.probed.is_set():
+        if not self._cards.known.is_set():
             raise NotNowError("the node's cards have not been probed yet")
         profiles = self._profiles()
         facts = _facts(pod, creation.container)
@@ -196,7 +198,7 @@ class Delivery:
             devices=tuple(mine),
             state=str(self._state),
             interceptor=self._interceptor,
-            present=frozenset(path for path in candidate_paths(profile, mine) if os.path.exists(path)),
+            present=frozenset(path for path in candidate_paths(profile, mine) if self._exists(path)),
             files={device.id: self._cards.files(device) for device in mine},
         )
 

@@ -7,6 +7,7 @@ answers from memory.
 import asyncio
 import datetime
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ from hcs.agent.profiles import SiteProfiles
 from hcs.agent.publishing import Publisher
 from hcs.kube import resources
 from hcs.kube.informer import Informer
-from hcs.vendors.base import Vendor
+from hcs.vendors.base import Asker, Questioner, Vendor
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ class Agent:
         interceptor: str,
         poll: float = 0.2,
         probe: float = 60.0,
+        asker: Callable[[Vendor], Asker] = Questioner,
+        exists: Callable[[str], bool] = os.path.exists,
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
         clock: Callable[[], float] = time.monotonic,
         pause: Pause = asyncio.sleep,
@@ -62,6 +65,8 @@ class Agent:
             interceptor: host path of the interceptor library; empty where there is none.
             poll: seconds between readings of the cards' health.
             probe: seconds between probes.
+            asker: how a vendor is asked.
+            exists: whether the host has a path.
             now: the clock for what is written.
             clock: seconds, for time limits.
             pause: how to wait.
@@ -71,7 +76,7 @@ class Agent:
         self._pods = Informer(client, resources.Pod, fields={"spec.nodeName": node})
         self._nodes = Informer(client, resources.ComputeNode, namespace=None, fields={"metadata.name": node})
         self._overlays = Informer(client, resources.RuntimeProfile, namespace=None)
-        self.cards = Cards(vendors, changed=lambda: self.publisher.wake.set())
+        self.cards = Cards(vendors, changed=lambda: self.publisher.wake.set(), asker=asker)
         self.publisher = Publisher(node, client=client, nodes=self._nodes, cards=self.cards, now=now, registry=registry)
         admissions = Admissions(state)
         admissions.drop_strays()
@@ -86,6 +91,7 @@ class Agent:
             state=state,
             interceptor=interceptor,
             registry=registry,
+            exists=exists,
             clock=clock,
         )
         registry.register(_CardMetrics(self))
@@ -95,13 +101,13 @@ class Agent:
     def is_ready(self) -> bool:
         """Whether pods, profiles, ComputeNode and cards are known."""
         informers = (self._pods, self._nodes, self._overlays)
-        return self.cards.probed.is_set() and all(informer.synced.is_set() for informer in informers)
+        return self.cards.known.is_set() and all(informer.synced.is_set() for informer in informers)
 
     async def prepared(self) -> None:
         """Wait until :meth:`is_ready`."""
         for informer in (self._pods, self._nodes, self._overlays):
             await informer.synced.wait()
-        await self.cards.probed.wait()
+        await self.cards.known.wait()
 
     def tasks(self) -> list[Task]:
         """What must run beside the socket, each until cancelled."""
@@ -109,16 +115,11 @@ class Agent:
             self._pods.run,
             self._nodes.run,
             self._overlays.run,
-            self._watch_cards,
+            lambda: self.cards.watch(self._pause, poll=self._poll, probe=self._probe),
             lambda: self.publisher.run(self._pause),
             lambda: self.publisher.beat(self._pause),
             self._sweep,
         ]
-
-    async def _watch_cards(self) -> None:
-        await self.cards.probe()
-        await self.cards.check()
-        await self.cards.watch(self._pause, poll=self._poll, probe=self._probe)
 
     async def _sweep(self) -> None:
         while True:

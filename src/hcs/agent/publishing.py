@@ -69,7 +69,7 @@ class Publisher:
     async def run(self, pause: Callable[[float], Awaitable[None]]) -> None:
         """Publish whenever something changes, until cancelled; a refused write is tried again after a second."""
         await self._nodes.synced.wait()
-        await self._cards.probed.wait()
+        await self._cards.known.wait()
         while True:
             self.wake.clear()
             try:
@@ -142,7 +142,12 @@ class Publisher:
             if error.status.code != 404:
                 raise
             await self._client.create(
-                resources.Lease(metadata=ObjectMeta(name=self._node, namespace=names.NAMESPACE), spec=spec)
+                resources.Lease(
+                    apiVersion="coordination.k8s.io/v1",
+                    kind="Lease",
+                    metadata=ObjectMeta(name=self._node, namespace=names.NAMESPACE),
+                    spec=spec,
+                )
             )
 
     async def _create(self) -> resources.ComputeNode:

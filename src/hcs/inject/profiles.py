@@ -1,7 +1,7 @@
 """What a container needs on each vendor's cards, as data: variables, device nodes, mounts, library directories.
 
-A profile is the ``spec`` of a RuntimeProfile object. The package brings one for each vendor; a site replaces or adds
-to them with objects of its own, so a new vendor, or a new path, needs no new program. A profile with a ``runtime``
+A profile is the ``spec`` of a RuntimeProfile object. The package brings one for each vendor; a site adds to them with
+objects of its own, entry by entry, so a new vendor, or a new path, needs no new program. A profile with a ``runtime``
 adds to the vendor's own and names the image for that runtime.
 
 Values are patterns over the cards a container got, always in ascending order of the driver's physical number:
@@ -14,6 +14,7 @@ Values are patterns over the cards a container got, always in ascending order of
 
 import string
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Any, Final, Literal
 
 import msgspec
@@ -40,9 +41,9 @@ class Profile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, f
 
     ``selection`` are the variables that choose devices; they are taken out of containers that run on another vendor's
     cards. ``clear`` are variables that would undo the selection; they are taken out here. ``collective`` is for
-    containers with several cards. ``quota`` says what holds a share to its memory: our ``interceptor``, or ``none``,
-    and then shares of this vendor's cards are refused. ``libraries`` are directories put before the image's
-    ``LD_LIBRARY_PATH``.
+    containers with several cards. ``quota`` says what holds a share to its memory: our ``interceptor``, or ``none``;
+    where it is not the interceptor, shares of this vendor's cards are refused. ``libraries`` are directories put before
+    the image's ``LD_LIBRARY_PATH``.
     """
 
     vendor: str
@@ -56,31 +57,34 @@ class Profile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, f
     mounts: tuple[HostPath, ...] = ()
     libraries: tuple[str, ...] = ()
     cdi: str = ""
-    quota: Literal["interceptor", "none"] = "none"
+    quota: Literal["", "interceptor", "none"] = ""
 
 
 class Profiles(msgspec.Struct, frozen=True):
-    """All profiles in force, the later of two for the same vendor and runtime winning."""
+    """All profiles in force, in order: a later one for the same vendor and runtime adds to the earlier and wins."""
 
     entries: tuple[Profile, ...]
 
     def get(self, vendor: str, runtime: str = "") -> Profile | None:
-        """The profile for this vendor and runtime as it was written."""
-        return next((p for p in reversed(self.entries) if (p.vendor, p.runtime) == (vendor, runtime)), None)
-
-    def image(self, vendor: str, runtime: str) -> str:
-        """The image a pod with this runtime is rebound to on this vendor's cards; empty where none is known."""
-        profile = self.get(vendor, runtime) if runtime else None
-        return profile.image if profile else ""
+        """Everything written for exactly this vendor and runtime."""
+        found = [profile for profile in self.entries if (profile.vendor, profile.runtime) == (vendor, runtime)]
+        return reduce(_merge, found) if found else None
 
     def effective(self, vendor: str, runtime: str = "") -> Profile | None:
         """What is injected: the vendor's profile with the runtime's on top, clearing the other vendors' selections."""
-        base = self.get(vendor)
-        if base is None:
+        profile = self.get(vendor)
+        if profile is None:
             return None
-        profile = _merge(base, self.get(vendor, runtime)) if runtime else base
+        extra = self.get(vendor, runtime) if runtime else None
+        if extra is not None:
+            profile = _merge(profile, extra)
         clear = {*profile.clear, *self.selectors()} - profile.selection.keys()
         return msgspec.structs.replace(profile, clear=tuple(sorted(clear)))
+
+    def image(self, vendor: str, runtime: str = "") -> str:
+        """The image a pod with this runtime is rebound to on this vendor's cards; empty where none is known."""
+        profile = self.get(vendor, runtime)
+        return profile.image if profile else ""
 
     def selectors(self) -> tuple[str, ...]:
         """Every variable by which some vendor's software chooses devices, sorted."""
@@ -166,20 +170,18 @@ def _check_hccl(profile: str, environment: Mapping[str, str]) -> None:
         )
 
 
-def _merge(base: Profile, extra: Profile | None) -> Profile:
-    if extra is None:
-        return base
+def _merge(base: Profile, extra: Profile) -> Profile:
     return Profile(
         vendor=base.vendor,
         runtime=extra.runtime,
-        image=extra.image,
+        image=extra.image or base.image,
         selection={n: v for n, v in {**base.selection, **extra.selection}.items() if n not in extra.clear},
-        clear=(*base.clear, *extra.clear),
+        clear=tuple(dict.fromkeys((*base.clear, *extra.clear))),
         environment={**base.environment, **extra.environment},
         collective={**base.collective, **extra.collective},
-        devices=(*base.devices, *extra.devices),
-        mounts=(*base.mounts, *extra.mounts),
-        libraries=(*extra.libraries, *base.libraries),
+        devices=tuple({host.path: host for host in (*base.devices, *extra.devices)}.values()),
+        mounts=tuple({host.path: host for host in (*base.mounts, *extra.mounts)}.values()),
+        libraries=tuple(dict.fromkeys((*extra.libraries, *base.libraries))),
         cdi=extra.cdi or base.cdi,
-        quota=base.quota,
+        quota=extra.quota or base.quota,
     )

@@ -28,7 +28,7 @@ from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, ContainerRequest, check_annotations, read_request
 from hcs.ura.catalogue import Catalogue
-from hcs.ura.validation import check_request
+from hcs.ura.validation import canonical_models, check_request
 
 WORKING_DIRECTORY: Final = "/workspace"
 
@@ -62,6 +62,8 @@ def mutate(raw: Mapping[str, Any], catalogue: Catalogue, settings: Settings) -> 
         spec["schedulerName"] = settings.schedulers[0]
     _tolerate(spec)
     _require_plugin(changed)
+    if request.models:
+        changed["metadata"]["annotations"][names.MODELS] = ",".join(canonical_models(request, catalogue))
     for container in request.containers:
         _write_totals(_container(spec, container.name), container)
     if request.code_image:

@@ -5,12 +5,13 @@ the same sentences, so those are made once per shape of node.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from hcs.model.refusals import Refusal
 from hcs.placement.appraisals import Appraisal
-from hcs.placement.filters import FILTERS, Stage, describe, eligible, enough
+from hcs.placement.filters import FILTERS, Filter, Stage, describe, eligible, enough
 from hcs.placement.fleet import Mask
 from hcs.placement.packing import cards_of, masks_on, pack
 from hcs.placement.plans import NodeRefusal
@@ -49,7 +50,7 @@ def refuse_nodes(
                 _cannot_together(snapshot, appraisals, kept, open_nodes, vacant=True),
                 stage,
                 ("together", stage),
-                lambda node, stage=stage: _together(appraisals, stage),  # type: ignore[misc]
+                partial(_together, appraisals, stage),
             )
         stage = check.stage
         if several and stage == "occupancy":
@@ -60,9 +61,7 @@ def refuse_nodes(
                 open_nodes & ~enough(snapshot, appraisal, check, left),
                 stage,
                 (step, number),
-                lambda node, check=check, appraisal=appraisal, before=kept[number]: _named(  # type: ignore[misc]
-                    check.refuse(snapshot, appraisal, node, before), appraisal, several
-                ),
+                partial(_refused_by, check, snapshot, appraisal, kept[number]),
             )
             kept[number] = left
     if several:
@@ -71,7 +70,7 @@ def refuse_nodes(
             _cannot_together(snapshot, appraisals, masks, open_nodes, vacant=False),
             "occupancy",
             "together",
-            lambda node: _together(appraisals, "occupancy"),
+            partial(_together, appraisals, "occupancy"),
         )
     serving = tuple(fleet.nodes[int(node)].name for node in np.flatnonzero(open_nodes))
     return tuple(refused[node] for node in sorted(refused)), serving
@@ -95,22 +94,20 @@ def _cannot_together(
     return nodes & ~able_nodes
 
 
-def _together(appraisals: Sequence[Appraisal], stage: Stage) -> Refusal:
+def _together(appraisals: Sequence[Appraisal], stage: Stage, node: int) -> Refusal:
+    """The refusal of a node that serves each container alone and not all of them; the same on every such node."""
     asked = " + ".join(describe(appraisal.container) for appraisal in appraisals)
+    needs = f"needs {asked} of one model on one node"
     if stage == "hardware":
-        return Refusal("TooFewCards", f"needs {asked} of one model on one node; the cards here are too few together")
+        return Refusal("TooFewCards", f"{needs}; the cards here are too few together")
     if stage == "state":
-        return Refusal(
-            "CardsUnavailable",
-            f"needs {asked} of one model on one node; too many cards here are foreign, quarantined or not healthy",
-        )
-    return Refusal(
-        "CardsTaken", f"needs {asked} of one model on one node; the cards here that could serve are taken by other pods"
-    )
+        return Refusal("CardsUnavailable", f"{needs}; too many cards here are foreign, quarantined or not healthy")
+    return Refusal("CardsTaken", f"{needs}; the cards here that could serve are taken by other pods")
 
 
-def _named(refusal: Refusal, appraisal: Appraisal, several: bool) -> Refusal:
-    """Name the container where there are several."""
-    if not several:
+def _refused_by(check: Filter, snapshot: Snapshot, appraisal: Appraisal, left: Mask, node: int) -> Refusal:
+    """The filter's refusal, which names the container where there are several."""
+    refusal = check.refuse(snapshot, appraisal, node, left)
+    if len(appraisal.request.containers) == 1:
         return refusal
     return Refusal(refusal.reason, f"container {appraisal.container.name} {refusal.message}")

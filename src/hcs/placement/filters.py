@@ -53,6 +53,19 @@ class HasCards:
         return Refusal("NoCards", "this node has no card")
 
 
+class VendorAble:
+    """The card's vendor is one that can run the pod: there is an image for it, and it can read the checkpoint."""
+
+    stage: Final = "hardware"
+
+    def keep(self, snapshot: Snapshot, appraisal: Appraisal) -> Mask:
+        return _by_kind(snapshot, appraisal.vendor_able)
+
+    def refuse(self, snapshot: Snapshot, appraisal: Appraisal, node: int, left: Mask) -> Refusal:
+        assert appraisal.bound is not None  # else nothing is dropped
+        return appraisal.bound.refusal
+
+
 class VendorAllowed:
     """The card's vendor is one the pod names, or substitution is automatic."""
 
@@ -130,21 +143,14 @@ class EnoughCards:
 
     def refuse(self, snapshot: Snapshot, appraisal: Appraisal, node: int, left: Mask) -> Refusal:
         fleet = snapshot.fleet
-        best: tuple[int, int, Device] | None = None
-        for group in np.flatnonzero(fleet.group_node == node):
-            inside = np.arange(len(left))[fleet.group_slice(int(group))]
-            inside = inside[left[inside]]
-            if not len(inside):
-                continue
-            cards = int(appraisal.cards[fleet.kind[inside]].min())
-            if best is None or cards - len(inside) < best[0] - best[1]:
-                best = (cards, len(inside), fleet.devices[inside[0]])
-        if best is None:
-            return Refusal("TooFewCards", f"needs {describe(appraisal.container)}; no card here could be one of them")
-        cards, here, device = best
+        here = np.flatnonzero(left & (fleet.node == node))
+        by_group = [here[fleet.group[here] == group] for group in np.unique(fleet.group[here])]
+        options = [(int(appraisal.cards[fleet.kind[cards]].min()), cards) for cards in by_group]
+        needed, cards = min(options, key=lambda option: option[0] - len(option[1]))
         return Refusal(
             "TooFewCards",
-            f"needs {describe(appraisal.container)}, which is {cards} whole {label(device)}; this node has {here}",
+            f"needs {describe(appraisal.container)}, which is {needed} whole {label(fleet.devices[cards[0]])}; "
+            f"this node has {len(cards)}",
         )
 
 
@@ -258,6 +264,7 @@ class ShareFits:
 
 FILTERS: Final[tuple[Filter, ...]] = (
     HasCards(),
+    VendorAble(),
     VendorAllowed(),
     ModelAllowed(),
     VramFits(),
@@ -287,7 +294,7 @@ def enough(snapshot: Snapshot, appraisal: Appraisal, check: Filter, keep: Mask) 
     Before :class:`EnoughCards` one device is: how many are needed is known only of kinds that serve.
     """
     fleet = snapshot.fleet
-    if isinstance(check, HasCards | VendorAllowed | ModelAllowed | VramFits | AcuFits):
+    if isinstance(check, HasCards | VendorAble | VendorAllowed | ModelAllowed | VramFits | AcuFits):
         return fleet.any_on_node(keep)
     return nodes_of(fleet, cards_needed(fleet, appraisal, keep) > 0)
 

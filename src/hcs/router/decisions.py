@@ -5,25 +5,23 @@ asked and what the card is, never what is free at the moment: kube-scheduler com
 between calls makes it try the pod again without a pause.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
 from hcs.model import names
 from hcs.model.allocations import Allocation
-from hcs.model.devices import Rate
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, read_request
-from hcs.placement.engine import Unplaceable, place
+from hcs.placement.appraisals import ReferenceRates
+from hcs.placement.engine import place
+from hcs.placement.plans import Unplaceable
 from hcs.placement.snapshot import Snapshot
 from hcs.router.images import RuntimeImage, vendors_offering
 
 NOT_CHOSEN: Final = "another node serves the pod better"
-
-ReferenceRates = Mapping[str, Sequence[Rate]]
-"""Model → what one whole device of it does, for models that are asked for and not in the fleet."""
 
 
 class Chosen(msgspec.Struct, frozen=True):

@@ -23,8 +23,9 @@ from hcs.model.allocations import Allocation
 from hcs.model.devices import NodeInventory
 from hcs.model.pods import Pod
 from hcs.model.requests import asks_for_compute, read_request
+from hcs.placement.appraisals import ReferenceRates
 from hcs.router.binder import Outcome, carry_out, carry_out_plainly
-from hcs.router.decisions import NOT_CHOSEN, Chosen, Decision, NotOurs, ReferenceRates, Refused, decide
+from hcs.router.decisions import NOT_CHOSEN, Chosen, Decision, NotOurs, Refused, decide
 from hcs.router.images import RuntimeImage, image_for
 from hcs.router.meters import Meters
 from hcs.router.reservations import Reservation, Reservations

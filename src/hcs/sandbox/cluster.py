@@ -19,7 +19,7 @@ from hcs.model import names
 from hcs.sandbox import images
 from hcs.sandbox.certificates import Authority
 from hcs.sandbox.files import config_directory, examples_directory
-from hcs.sandbox.fleet import Fleet, FleetError
+from hcs.sandbox.fleet import DEMO, Fleet, FleetError
 from hcs.sandbox.identities import (
     ADMINISTRATOR,
     Identity,
@@ -34,6 +34,7 @@ from hcs.ura.catalogue import load_catalogue
 from hcs.vendors import emulated
 
 _FOLDERS: Final = ("ready", "logs", "pki", "apiserver", "pod-logs", "images", "containers", "nodes", "shared", "users")
+PROFILES: Final = DEMO.with_name("profiles.yaml")
 _UUID_PREFIX: Final = {"nvidia": "GPU", "ascend": "NPU", "cambricon": "MLU"}
 
 
@@ -72,7 +73,11 @@ class Sandbox:
         self._identities = make_identities()
         write_private(self.directory / "tokens.csv", token_file(self._identities))
         self._make_cards()
-        images.build(self.directory / "images", examples_directory())
+        images.build_images(
+            self.directory / "images",
+            runtimes={profile["spec"]["image"]: profile["spec"]["vendor"] for profile in read_manifests(PROFILES)},
+            code=sorted(examples_directory().glob("*.py")),
+        )
         said("emulated cards and images")
         await self._start_api_server()
         said("API server")
@@ -88,7 +93,7 @@ class Sandbox:
             *(self._agent(node.name) for node in self.fleet.nodes if node.cards),
             self._module("scheduler", "--kubeconfig", str(self.user("scheduler")),
                          "--config", str(self.directory / "scheduler.yaml")),
-            self._module("jobs", "--kubeconfig", str(self.user("jobs"))),
+            # self._module("jobs", "--kubeconfig", str(self.user("jobs"))),
             self._kubelet(),
         ]  # fmt: skip
         await start_together(self.supervisor, programs, said)
@@ -156,7 +161,7 @@ class Sandbox:
             config = config_directory()
             for manifest in read_manifests(config / "crds"):
                 await create_or_replace(client, manifest)
-            for manifest in [*read_manifests(config / "policies.yaml"), *read_manifests(config / "profiles")]:
+            for manifest in [*read_manifests(config / "policies.yaml"), *read_manifests(PROFILES)]:
                 await create_or_replace(client, manifest)
         finally:
             await client.close()

@@ -38,12 +38,35 @@ def check_models(request: ComputeRequest, catalogue: Catalogue) -> list[Refusal]
             refusals.append(refusal)
             continue
         try:
-            catalogue.select(request.vendors, (name,))
+            (card,) = catalogue.select(request.vendors, (name,))
         except AmbiguousCardError as error:
             refusals.append(Refusal("AmbiguousModel", f"annotation {names.MODELS}: {error}"))
         except CardError as error:
             refusals.append(Refusal("UnknownModel", f"annotation {names.MODELS}: {error}"))
+        else:
+            makers = {other.vendor for other in catalogue.select(request.vendors) if other.model == card.model}
+            if len(makers) > 1:
+                refusals.append(
+                    Refusal(
+                        "AmbiguousModel",
+                        f"annotation {names.MODELS}: {' and '.join(sorted(makers))} both make a {card.model}; "
+                        f"say whose in annotation {names.VENDORS}: {card.vendor}",
+                    )
+                )
     return sorted(set(refusals))
+
+
+def canonical_models(request: ComputeRequest, catalogue: Catalogue) -> tuple[str, ...]:
+    """The request's models as devices name them, where people wrote an alias or another case.
+
+    Admission writes these back, so that all that follows compares names and needs no catalogue.
+
+    Raises:
+        CardError: :func:`check_models` would refuse the request.
+    """
+    if not request.models:
+        return ()
+    return tuple(dict.fromkeys(card.model for card in catalogue.select(request.vendors, request.models)))
 
 
 def _contradiction(name: str, vendors: tuple[str, ...], catalogue: Catalogue) -> Refusal | None:

@@ -70,6 +70,17 @@ class Vendor(Protocol):
         """Component and version, like ``{"nvidia": "550.54.15"}``; empty where unknown."""
 
 
+class Asker(Protocol):
+    """A way to ask a vendor that never makes the event loop wait."""
+
+    @property
+    def vendor(self) -> Vendor:
+        """Whom it asks."""
+
+    async def ask(self, question: Callable[[], T]) -> T:
+        """Call ``question``, a bound method of the vendor, and give its answer or raise what it raised."""
+
+
 class Questioner:
     """Asks one vendor off the event loop, one question at a time, none for longer than the limit."""
 

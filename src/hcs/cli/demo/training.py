@@ -4,10 +4,8 @@ from typing import Any, Final
 
 from hcs.model import names
 from hcs.model.quantities import format_bytes
+from hcs.sandbox import images
 
-PENDING_IMAGE: Final = "registry.example/hcs/pending:1"
-"""What the pod is created with; the router puts the vendor's image in its place when it binds."""
-CODE_IMAGE: Final = "registry.example/hcs/train-code:1"
 RUNTIME: Final = "pytorch-2.6"
 WANTED: Final = "A100-SXM4-80GB"
 GIB: Final = 1 << 30
@@ -68,7 +66,7 @@ def train_job(
 
 
 def _annotations(more: dict[str, str] | None) -> dict[str, str]:
-    return {names.RUNTIME: RUNTIME, names.CODE_IMAGE: CODE_IMAGE, **(more or {})}
+    return {names.RUNTIME: RUNTIME, names.CODE_IMAGE: images.CODE, **(more or {})}
 
 
 def _spec(vram: int, arguments: tuple[str, ...], restart: str) -> dict[str, Any]:
@@ -78,7 +76,7 @@ def _spec(vram: int, arguments: tuple[str, ...], restart: str) -> dict[str, Any]
         "containers": [
             {
                 "name": "train",
-                "image": PENDING_IMAGE,
+                "image": images.PENDING,
                 "command": ["python3", "code/train.py", *arguments],
                 "workingDir": "/workspace",
                 "resources": {"limits": {names.VRAM: format_bytes(vram)}},
