@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -133,20 +134,19 @@ def test_a_freshly_executed_program_does_not_inherit_charges(
     container: Container, start: Start, probe_program: Path
 ) -> None:
     container.add_card()
-    container.limit(4 * GI)
+    container.limit(6 * GI)
     script = f"""
-import ctypes, os, sys
+import ctypes, os
 driver = ctypes.CDLL("libcuda.so.1")
 context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
 driver.cuInit(0); driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0); driver.cuCtxSetCurrent(context)
 assert driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t({4 * GI})) == 0
 os.execv({str(probe_program)!r}, ["probe"])
 """
-    import sys
-
     probe = start(Path(sys.executable), "-c", script)
-    assert probe.code(f"alloc {4 * GI}") == 0
-    assert container.used() == 4 * GI
+    assert probe.code(f"alloc {1 * GI}") == 0
+    assert container.used() == 1 * GI
+    assert probe.code(f"alloc {5 * GI}") == 0
 
 
 def test_a_raised_limit_is_noticed_at_the_next_refusal_and_a_lowered_one_when_announced(
