@@ -38,7 +38,14 @@ def gpu_uuid(number: int) -> str:
 
 
 def build_native() -> None:
-    """Build the libraries into the package unless they are there and newer than every source."""
+    """Build the libraries into the package unless they are there and newer than every source.
+
+    An installed package brings its own and is tested as it is; a package of another source tree is a mistake.
+    """
+    if native.LIBRARY_DIR.is_relative_to(sysconfig.get_path("platlib")):
+        return
+    own = REPOSITORY / "src/hcs/native/lib"
+    assert own == native.LIBRARY_DIR, f"hcs is imported from {native.LIBRARY_DIR}, not from this tree; set PYTHONPATH"
     with (Path(tempfile.gettempdir()) / f"hcs-native-build-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test workers start together
         libraries = [
