@@ -90,7 +90,7 @@ def test_an_adjustment_reaches_the_container(images: ImageStore, tmp_path: Path)
     assert "NVIDIA_VISIBLE_DEVICES" not in launch.env
     assert launch.env["LD_LIBRARY_PATH"] == f"{root}/usr/local/nvidia/lib64:/lib/of/the/host"
     assert launch.env["LD_PRELOAD"] == f"{root}/opt/hcs/libhcs.so"
-    assert launch.env["HCS_QUOTA_FILE"] == f"{root}/etc/hcs/quota"
+    assert launch.env["HCS_QUOTA_FILE"] == str(tmp_path / "quota"), "the file itself, not a link to it"
     assert (root / "usr/local/nvidia/lib64/libcuda.so.1").read_text() == "emulated driver"
     assert (root / "dev/nvidia0").read_text() == "card"
     assert (root / "dev/shm").is_dir()
