@@ -112,10 +112,10 @@ def test_the_preload_file_becomes_ld_preload_before_the_users_own() -> None:
         root="/r",
         exists=IN_CONTAINER.__contains__,
         preloads=["/opt/hcs/lib.so"],
-        quota="/etc/hcs/quota",
+        quota="/node/state/quota",
     )
     assert variables["LD_PRELOAD"] == "/r/opt/hcs/lib.so:/usr/lib/theirs.so"
-    assert variables["HCS_QUOTA_FILE"] == "/r/etc/hcs/quota"
+    assert variables["HCS_QUOTA_FILE"] == "/node/state/quota", "the file itself, not a link to it"
     assert variables["HCS_ROOT"] == "/r"
 
 

@@ -324,3 +324,28 @@ def test_no_descriptor_of_the_kubelet_reaches_a_container(ground: Ground) -> Non
         assert int(ground.log()) <= 4, "standard streams and the directory that ls reads"
 
     asyncio.run(story())
+
+
+def test_the_agent_hears_of_a_pod_that_went_by_force_and_not_of_a_kubelet_that_stops(
+    ground: Ground, tmp_path: Path
+) -> None:
+    calls: list[str] = []
+
+    def answer(method: str, path: str, body: bytes) -> tuple[int, Any]:
+        calls.append(method)
+        return 200, {"adjustment": {}}
+
+    async def story() -> None:
+        ground.socket = str(tmp_path / "agent.sock")
+        endless = pod_with(shell("while :; do sleep 0.05; done"))
+        async with answering(tmp_path / "agent.sock", answer):
+            async with ground.running(endless):
+                await ground.cluster.until(lambda s: s["phase"] == "Running")
+            assert calls == ["POST"], "a stopping kubelet keeps what the container will need when it starts again"
+            async with ground.running(endless) as worker:
+                await ground.cluster.until(lambda s: s["phase"] == "Running")
+                await eventually(lambda: calls == ["POST", "POST"])
+                worker.abandon(gone=True)
+                await eventually(lambda: calls == ["POST", "POST", "DELETE"])
+
+    asyncio.run(story())

@@ -46,6 +46,8 @@ class JobController:
         self._tallies: dict[str, Tally] = {}
         self._awaited: dict[str, dict[str, Pod]] = {}
         """By Job: pods that were made and have not been seen yet, so that none is made twice."""
+        self._gone: dict[str, set[str]] = {}
+        """By Job: pods that were seen to go, which may be before the answer that they were made."""
         self._due: set[str] = set()
         self._wake = asyncio.Event()
         self.ready = asyncio.Event()
@@ -70,6 +72,7 @@ class JobController:
         if kind == "DELETED":
             self._tallies.pop(job.metadata.uid, None)
             self._awaited.pop(job.metadata.uid, None)
+            self._gone.pop(job.metadata.uid, None)
         else:
             self._look_at(job.metadata.uid)
 
@@ -77,6 +80,8 @@ class JobController:
         owner = pod.controller
         if owner is not None and owner.kind == "Job":
             self._awaited.get(owner.uid, {}).pop(pod.metadata.uid, None)
+            if kind == "DELETED":
+                self._gone.setdefault(owner.uid, set()).add(pod.metadata.uid)
             self._look_at(owner.uid)
 
     def _look_at(self, uid: str) -> None:
@@ -113,7 +118,8 @@ class JobController:
         try:
             for _ in range(decision.create):
                 pod = msgspec.convert(await manifests.create(self._client, pod_manifest(job)), Pod)
-                if self._pods.get(pod.metadata.name, pod.metadata.namespace) is None:
+                seen = self._pods.get(pod.metadata.name, pod.metadata.namespace) is not None
+                if not seen and pod.metadata.uid not in self._gone.get(job.metadata.uid, ()):
                     awaited[pod.metadata.uid] = pod
                 made += 1
         finally:

@@ -77,7 +77,10 @@ async def start_container(
         launch = prepare(pod, container, place, image, volumes, variables, args, adjustment)
     except (RefusedStartError, ConfigurationError, OSError) as error:
         raise NotStartedError("CreateContainerError", str(error)) from error
-    return await Process.start(launch, place.directory / "config.json")
+    try:
+        return await Process.start(launch, place.directory / "config.json")
+    except OSError as error:
+        raise NotStartedError("RunContainerError", str(error)) from error
 
 
 def command_line(container: pods.Container, image: Image, variables: Mapping[str, str]) -> list[str]:
