@@ -69,6 +69,8 @@ def _run(kubeconfig: str | None, context: str | None, work: Callable[[AsyncClien
         raise CommandError(
             "no cluster to ask", str(error), "hcs sandbox up      or: --kubeconfig FILE --context NAME"
         ) from error
+    except ApiError as error:  # a kind of HTTPError, so it comes first
+        raise _refused(error) from error
     except httpx2.TimeoutException as error:
         raise CommandError(
             "the API server did not answer in time",
@@ -82,8 +84,6 @@ def _run(kubeconfig: str | None, context: str | None, work: Callable[[AsyncClien
             f"{_address(error)}: {error}",
             "kubectl cluster-info      or another --context",
         ) from error
-    except ApiError as error:
-        raise _refused(error) from error
 
 
 async def _read(client: AsyncClient) -> Cluster:
