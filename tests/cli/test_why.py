@@ -10,10 +10,9 @@ from hcs.cli.why import screen
 from hcs.model.devices import NodeInventory, Quarantine
 from hcs.model.quantities import GIB
 from hcs.model.requests import ComputeRequest, ContainerRequest
-from hcs.ura.catalogue import load_catalogue
+from hcs.router.references import reference_rates
 
 SCREEN = 24
-RATES = {card.model: card.rates for card in load_catalogue().models}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +75,7 @@ RATES = {card.model: card.rates for card in load_catalogue().models}
     ],
 )
 def test_one_screen(cluster, pod, state, lines):
-    answer = explain_pod(cluster.pod(pod, "default"), cluster, reference_rates=RATES)
+    answer = explain_pod(cluster.pod(pod, "default"), cluster, reference_rates=reference_rates())
     assert answer.state == state
     shown = "\n".join(text for text, _ in screen(answer))
     assert len(shown.splitlines()) <= SCREEN

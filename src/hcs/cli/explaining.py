@@ -22,6 +22,7 @@ from hcs.model.requests import ComputeRequest, read_request
 from hcs.placement.appraisals import ReferenceRates
 from hcs.placement.filters import describe
 from hcs.router.decisions import Chosen, NotOurs, decide
+from hcs.router.resumption import note_for
 
 State = Literal["NotOurs", "Refused", "Gated", "Unplaceable", "Placeable", "Bound", "Finished"]
 """``Placeable``: not bound, and a place exists now."""
@@ -92,7 +93,14 @@ def _pending(
     answer = msgspec.structs.replace(answer, nodes=len(every))
 
     def decided(asking: Pod) -> Any:
-        return decide(asking, nodes, cluster.snapshot, offers=cluster.offers, reference_rates=reference_rates)
+        return decide(
+            asking,
+            nodes,
+            cluster.snapshot,
+            offers=cluster.offers,
+            note=note_for(asking, cluster.inventories),
+            reference_rates=reference_rates,
+        )
 
     decision = decided(pod)
     assert not isinstance(decision, NotOurs)  # the request was read above

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from hcs.cli.cluster import Cluster, read_cluster
+from hcs.cli.cluster import read_cluster
 from hcs.cli.errors import USAGE, CommandError
 from hcs.cli.explaining import (
     Answer,
@@ -24,6 +24,7 @@ from hcs.cli.output import say_styled, width, write_data
 from hcs.model import names
 from hcs.model.pods import Pod
 from hcs.model.refusals import RefusedError
+from hcs.router.references import reference_rates
 from hcs.ura.catalogue import load_catalogue
 
 _GROUPS: Final = 5
@@ -71,7 +72,7 @@ def _of_pod(name: str, namespace: str | None, kubeconfig: str | None, context: s
             f"there is {elsewhere[0]}" if elsewhere else f"{len(cluster.pods)} pods in all, none of that name",
             f"hcs why {name} -n {elsewhere[0].partition('/')[0]}" if elsewhere else f"kubectl get pods -n {where}",
         )
-    return _explained(found, cluster)
+    return explain_pod(found, cluster, reference_rates=reference_rates())
 
 
 def _of_file(path: Path, namespace: str | None, kubeconfig: str | None, context: str | None) -> Answer:
@@ -86,7 +87,7 @@ def _of_file(path: Path, namespace: str | None, kubeconfig: str | None, context:
         metadata = raw["metadata"]
         key = f"{metadata['namespace']}/{metadata.get('name') or metadata.get('generateName') or 'unnamed'}"
         return Answer(pod=key, state="Refused", refusals=of_pod(error.refusals))
-    return _explained(pod, read_cluster(kubeconfig, context))
+    return explain_pod(pod, read_cluster(kubeconfig, context), reference_rates=reference_rates())
 
 
 def _manifest(path: Path) -> dict[str, Any]:
@@ -110,12 +111,6 @@ def _manifest(path: Path) -> dict[str, Any]:
             return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
     kinds = ", ".join(str(document.get("kind")) for document in documents) or "nothing"
     raise CommandError(f"there is no pod in {path}", f"it holds {kinds}", "a Pod, or something with a pod template")
-
-
-def _explained(pod: Pod, cluster: Cluster) -> Answer:
-    catalogue = load_catalogue()
-    rates = {card.model: card.rates for card in reversed(catalogue.models) if card.rates}
-    return explain_pod(pod, cluster, reference_rates=rates)
 
 
 Line = tuple[str, str]
