@@ -69,6 +69,10 @@ def _run(kubeconfig: str | None, context: str | None, work: Callable[[AsyncClien
         raise CommandError(
             "no cluster to ask", str(error), "hcs sandbox up      or: --kubeconfig FILE --context NAME"
         ) from error
+    except ApiError as error:
+        raise _refused(error.status.code, error.status.message or "") from error
+    except httpx2.HTTPStatusError as error:  # an unknown group's path is answered in plain text
+        raise _refused(error.response.status_code, error.response.text.strip()) from error
     except httpx2.TimeoutException as error:
         raise CommandError(
             "the API server did not answer in time",
@@ -82,8 +86,6 @@ def _run(kubeconfig: str | None, context: str | None, work: Callable[[AsyncClien
             f"{_address(error)}: {error}",
             "kubectl cluster-info      or another --context",
         ) from error
-    except ApiError as error:
-        raise _refused(error) from error
 
 
 async def _read(client: AsyncClient) -> Cluster:
@@ -104,21 +106,20 @@ async def _listed(client: AsyncClient, kind: type[Any], **select: Any) -> list[A
     return [item async for item in client.list(kind, **select)]
 
 
-def _refused(error: ApiError) -> CommandError:
-    status = error.status
-    if status.code == 404:
+def _refused(code: int | None, message: str) -> CommandError:
+    if code == 404:
         return CommandError(
             "HCS is not installed in this cluster",
-            "its resource definitions are missing: " + (status.message or "not found"),
+            f"its resource definitions are missing: {message or 'not found'}",
             "kubectl apply -f config/crds      or: hcs sandbox up",
         )
-    if status.code in (401, 403):
+    if code in (401, 403):
         return CommandError(
             "not allowed to look",
-            status.message or "the API server refused",
+            message or "the API server refused",
             "kubectl auth can-i list computenodes      with another --context",
         )
-    return CommandError("the API server refused", status.message or f"status {status.code}", "the same once more")
+    return CommandError("the API server refused", message or f"status {code}", "the same once more")
 
 
 def _address(error: httpx2.HTTPError) -> str:

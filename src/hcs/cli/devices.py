@@ -7,11 +7,12 @@ import typer
 
 from hcs.cli.cluster import Cluster, read_cluster
 from hcs.cli.options import Context, Json, Kubeconfig, NoHeaders, Output, chosen_format
-from hcs.cli.output import Column, Table, tell, write_data, write_table
+from hcs.cli.output import MARK, Column, Table, say, share_of, tell, write_data, write_table
 from hcs.model.devices import Device, Quarantine
 from hcs.model.quantities import show_acu, show_bytes
 
 _SHOWN_TENANTS: Final = 3
+_SHOWN_ID: Final = 14
 
 
 class Row(msgspec.Struct, frozen=True, rename="camel"):
@@ -46,7 +47,10 @@ def run(
     if not rows:
         tell("no cards" + (f" on node {node}" if node else "") + (f" of vendor {vendor}" if vendor else ""))
         return
-    write_table(_table(rows), wide=format == "wide", headers=not no_headers)
+    write_table(_table(rows, format == "wide"), wide=format == "wide", headers=not no_headers)
+    if any(row.device.emulated for row in rows) and not no_headers:
+        say()
+        say(f"{MARK} emulated")
 
 
 def rows_of(cluster: Cluster) -> list[Row]:
@@ -73,52 +77,53 @@ def rows_of(cluster: Cluster) -> list[Row]:
     return sorted(rows, key=lambda row: (row.node, row.device.vendor, row.device.index, row.device.id))
 
 
-def _table(rows: list[Row]) -> Table:
+def _table(rows: list[Row], wide: bool) -> Table:
     return Table(
         (
             Column("NODE"),
-            Column("INDEX", right=True),
+            Column("CARD", right=True),
             Column("ID"),
             Column("VENDOR"),
             Column("MODEL"),
-            Column("USED", right=True),
-            Column("VRAM", right=True),
-            Column("ACU USED", right=True, wide=True),
-            Column("ACU", right=True, wide=True),
+            Column("USED VRAM", right=True),
+            Column("USED ACU", right=True, wide=True),
             Column("SOURCE", wide=True),
             Column("NUMA", right=True, wide=True),
             Column("BUS", wide=True),
-            Column("TENANTS"),
-            Column("VERDICT"),
-            Column("QUARANTINE"),
+            Column("TENANTS", flexible=True),
+            Column("VERDICT", flexible=True),
         ),
-        [_cells(row) for row in rows],
+        [_cells(row, wide) for row in rows],
     )
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row, wide: bool) -> tuple[str, ...]:
     device, rate = row.device, row.device.rate()
-    verdict = device.verdict + (f" ({device.verdict_reason})" if device.verdict_reason else "")
     return (
         row.node,
         str(device.index),
-        device.id,
+        device.id if wide or len(device.id) <= _SHOWN_ID else f"{device.id[: _SHOWN_ID - 1]}…",
         device.vendor,
-        device.model + (" (emulated)" if device.emulated else ""),
-        show_bytes(row.vram_used),
-        show_bytes(device.vram),
-        show_acu(row.milliacu_used),
-        show_acu(rate.milliacu) if rate else "-",
-        rate.source if rate else "-",
+        device.model + (MARK if device.emulated else ""),
+        share_of(show_bytes(row.vram_used), show_bytes(device.vram)),
+        share_of(show_acu(row.milliacu_used), show_acu(rate.milliacu)) if rate else "-",
+        rate.source if rate else "unknown",
         "-" if device.numa is None else str(device.numa),
         device.bus_id or "-",
-        _tenants(row.tenants) if not device.foreign else "held outside HCS",
-        verdict,
-        f"{row.quarantine.reason} (by {row.quarantine.by or 'someone'})" if row.quarantine else "-",
+        "held outside HCS" if device.foreign else _tenants(row.tenants, len(row.tenants) if wide else _SHOWN_TENANTS),
+        _verdict(row),
     )
 
 
-def _tenants(tenants: tuple[str, ...]) -> str:
-    shown = ", ".join(tenants[:_SHOWN_TENANTS])
-    more = f" and {len(tenants) - _SHOWN_TENANTS} more" if len(tenants) > _SHOWN_TENANTS else ""
-    return shown + more or "-"
+def _tenants(tenants: tuple[str, ...], most: int) -> str:
+    more = f" and {len(tenants) - most} more" if len(tenants) > most else ""
+    return ", ".join(tenants[:most]) + more or "-"
+
+
+def _verdict(row: Row) -> str:
+    """The verdict with its reason; a quarantine comes first, whatever the card says of itself."""
+    if row.quarantine:
+        by = f" by {row.quarantine.by}" if row.quarantine.by else ""
+        return f"Quarantined{by}: {row.quarantine.reason}"
+    reason = row.device.verdict_reason
+    return f"{row.device.verdict}: {reason}" if reason else row.device.verdict

@@ -4,17 +4,18 @@ Compute of different provenance is never added up: what was measured and what a 
 """
 
 from collections import Counter
+from typing import Final
 
 import msgspec
 import numpy as np
 
 from hcs.cli.cluster import Cluster, read_cluster
 from hcs.cli.options import Context, Json, Kubeconfig, NoHeaders, Output, chosen_format
-from hcs.cli.output import Column, Table, say, tell, write_data, write_table
+from hcs.cli.output import MARK, Column, Table, say, share_of, tell, write_data, write_table
 from hcs.model.devices import SOURCES
 from hcs.model.quantities import show_acu, show_bytes
 
-UNKNOWN = "unknown"
+UNKNOWN: Final = "unknown"
 
 
 class Cards(msgspec.Struct, frozen=True, rename="camel"):
@@ -153,7 +154,7 @@ def totals(view: View) -> list[str]:
         lines.append(f"{_count(unknown, 'card')} of unknown compute: measure them")
     if any(cards.emulated for cards in view.models):
         emulated = sum(cards.count for cards in view.models if cards.emulated)
-        lines.append("all cards are emulated" if emulated == view.cards else f"{_count(emulated, 'card')} emulated")
+        lines.append(f"{MARK} {'all' if emulated == view.cards else emulated} of them emulated")
     return lines
 
 
@@ -164,27 +165,21 @@ def _table(view: View) -> Table:
             Column("VENDOR"),
             Column("MODEL"),
             Column("CARDS", right=True),
-            Column("VRAM", right=True),
-            Column("FREE", right=True),
-            Column("ACU", right=True),
-            Column("FREE", right=True),
+            Column("FREE VRAM", right=True),
+            Column("FREE ACU", right=True),
             Column("SOURCE"),
-            Column("HEALTH"),
-            Column("KIND", wide=True),
+            Column("HEALTH", flexible=True),
         ),
         [
             (
                 cards.node,
                 cards.vendor,
-                cards.model,
+                cards.model + (MARK if cards.emulated else ""),
                 str(cards.count),
-                show_bytes(cards.vram),
-                show_bytes(cards.vram_free),
-                show_acu(cards.milliacu) if cards.source != UNKNOWN else "-",
-                show_acu(cards.milliacu_free) if cards.source != UNKNOWN else "-",
+                share_of(show_bytes(cards.vram_free), show_bytes(cards.vram)),
+                share_of(show_acu(cards.milliacu_free), show_acu(cards.milliacu)) if cards.source != UNKNOWN else "-",
                 cards.source,
-                _health(cards.health) + (", emulated" if cards.emulated else ""),
-                "emulated" if cards.emulated else "real",
+                _health(cards.health),
             )
             for cards in view.models
         ],
@@ -192,9 +187,10 @@ def _table(view: View) -> Table:
 
 
 def _health(health: dict[str, int]) -> str:
-    if len(health) == 1:
-        return next(iter(health))
-    return ", ".join(f"{count} {verdict}" for verdict, count in sorted(health.items()))
+    """What is wrong, if anything is."""
+    total = sum(health.values())
+    wrong = [f"{count} of {total} {verdict}" for verdict, count in sorted(health.items()) if verdict != "Healthy"]
+    return ", ".join(wrong) or "Healthy"
 
 
 def _count(number: int, what: str) -> str:
