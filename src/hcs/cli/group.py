@@ -106,7 +106,7 @@ def load(registered: Registered) -> Any:
             f"module {error.name} is not installed",
             f"pip install 'hetero-compute-router{extra}'",
         ) from error
-    target = getattr(module, "app", None) or module.run
+    target = getattr(module, "run", None) or module.app
     if not isinstance(target, typer.Typer):
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command(registered.name)(target)

@@ -19,14 +19,26 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
+from hcs.model import names
 from hcs.model.devices import SOURCES, Device, Rate
 from hcs.model.refusals import Refusal
 from hcs.model.requests import ComputeRequest, ContainerRequest
 from hcs.placement.fleet import Fleet, Integers, Mask
 from hcs.ura.demand import Demand, Wanted, demand
+from hcs.ura.naming import fold
 
 ReferenceRates = Mapping[str, tuple[Rate, ...]]
 """Rates of models that may be named and absent: model → its rates, as the catalogue knows them."""
+
+
+class VendorBound(msgspec.Struct, frozen=True):
+    """The only vendors whose cards can run the pod, and what to tell a node that has none of theirs.
+
+    Known to programs and not to the request: for which vendors there is an image, who can read a checkpoint.
+    """
+
+    vendors: frozenset[str]
+    refusal: Refusal
 
 
 class Appraisal(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -36,6 +48,8 @@ class Appraisal(msgspec.Struct, frozen=True, eq=False, dict=True):
     request: ComputeRequest
     demands: tuple[Demand | Refusal, ...]
     """What the kind would have to give, or why its hardware cannot; also for kinds that are not allowed."""
+    bound: VendorBound | None
+    vendor_able: Mask
     vendor_allowed: Mask
     model_allowed: Mask
     substitute: Mask
@@ -49,14 +63,18 @@ class Appraisal(msgspec.Struct, frozen=True, eq=False, dict=True):
     def serves(self) -> Mask:
         """[K] Whether the kind is allowed and able."""
         able = np.array([isinstance(found, Demand) for found in self.demands], dtype=np.bool_)
-        result: Mask = able & self.vendor_allowed & self.model_allowed
+        result: Mask = able & self.vendor_able & self.vendor_allowed & self.model_allowed
         return result
 
 
 def appraise(
-    fleet: Fleet, request: ComputeRequest, reference_rates: ReferenceRates | None = None
+    fleet: Fleet,
+    request: ComputeRequest,
+    reference_rates: ReferenceRates | None = None,
+    bound: VendorBound | None = None,
 ) -> tuple[Appraisal, ...]:
     """Weigh each container of the request against each kind of the fleet, in the order of the request."""
+    vendor_able = np.array([bound is None or d.vendor in bound.vendors for d in fleet.kinds], dtype=np.bool_)
     named = np.array([is_named(request, device) for device in fleet.kinds], dtype=np.bool_)
     wanted = None
     if request.substitution != "never" and (request.models or request.vendors):
@@ -75,6 +93,8 @@ def appraise(
                 container=container,
                 request=request,
                 demands=demands,
+                bound=bound,
+                vendor_able=vendor_able,
                 vendor_allowed=vendors,
                 model_allowed=models,
                 substitute=~named,
@@ -94,7 +114,20 @@ def is_named(request: ComputeRequest, device: Device) -> bool:
 
 
 def _model_named(request: ComputeRequest, device: Device) -> bool:
-    return not request.models or device.model.casefold() in {model.casefold() for model in request.models}
+    return not request.models or any(_same_model(written, device) for written in request.models)
+
+
+def _same_model(written: str, device: Device) -> bool:
+    """Whether a name people write is this device's: ``910B2``, ``Ascend 910B2`` and ``ascend/910B2`` all are."""
+    vendor, bare = _parted(written)
+    return vendor in ("", device.vendor) and bare == _parted(device.model)[1]
+
+
+def _parted(written: str) -> tuple[str, str]:
+    """A model's name without regard to case and spaces, and the vendor's word in front of it, if it is there."""
+    folded = fold(written)
+    vendor = next((word for word in names.VENDOR_WORDS if folded.startswith(word) and folded != word), "")
+    return vendor, folded.removeprefix(vendor).lstrip("/")
 
 
 def _stand_in(
@@ -103,10 +136,10 @@ def _stand_in(
     """The demand on a kind the pod does not name; without a rate to exchange by, there is none."""
     if wanted is not None:
         return demand(container, request, device, wanted=wanted)
-    names = " or ".join((*request.models, *(() if request.models else request.vendors)))
+    asked = " or ".join(request.models or request.vendors)
     return Refusal(
         "NoRate",
-        f"nothing is known to exchange {names} by in {request.workload}; name a model that the catalogue knows",
+        f"nothing is known to exchange {asked} by in {request.workload}; name a model that the catalogue knows",
     )
 
 
@@ -122,20 +155,27 @@ def _wanted(kinds: tuple[Device, ...], request: ComputeRequest, reference_rates:
         ]
         slowest = min(serving, key=lambda entry: entry[:2], default=None)
         return None if slowest is None else Wanted(slowest[1], slowest[2])
-    references = {model.casefold(): rates for model, rates in reference_rates.items()}
     for model in request.models:
         known = [
             rate
             for device in kinds
-            if device.model.casefold() == model.casefold() and is_named(request, device)
+            if _same_model(model, device) and is_named(request, device)
             for rate in device.rates
         ]
         rate = _best(known, request.workload)
         if rate is None or rate.source == "derived":
-            rate = _best(references.get(model.casefold(), ()), request.workload) or rate
+            rate = _best(_reference(model, reference_rates), request.workload) or rate
         if rate is not None:
             return Wanted(model, rate)
     return None
+
+
+def _reference(written: str, reference_rates: ReferenceRates) -> tuple[Rate, ...]:
+    """The rates of a model that people name, by its exact name where it has one: the others take a look at each."""
+    if written in reference_rates:
+        return reference_rates[written]
+    bare = _parted(written)[1]
+    return next((rates for model, rates in reference_rates.items() if _parted(model)[1] == bare), ())
 
 
 def _best(rates: Iterable[Rate], workload: str) -> Rate | None:

@@ -14,13 +14,14 @@ from hcs.model.devices import Device
 from hcs.model.quantities import show_bytes
 from hcs.model.refusals import Refusal
 from hcs.model.requests import ComputeRequest
-from hcs.placement.appraisals import Appraisal, ReferenceRates, appraise, is_named
+from hcs.placement.appraisals import Appraisal, ReferenceRates, VendorBound, appraise, is_named
 from hcs.placement.explanations import refuse_nodes
 from hcs.placement.fleet import Mask
 from hcs.placement.plans import Explanation, NodeRefusal, Placement, Unplaceable, summarise
 from hcs.placement.policies import POLICIES, Chosen
 from hcs.placement.snapshot import Snapshot
-from hcs.ura.demand import label, weaker_source
+from hcs.ura.demand import label
+from hcs.ura.exchange import weaker
 
 
 def place(
@@ -29,6 +30,7 @@ def place(
     *,
     nodes: Collection[str] | None = None,
     reference_rates: ReferenceRates | None = None,
+    bound: VendorBound | None = None,
     policy: str = "hcs",
 ) -> Placement | Unplaceable:
     """Choose the node and the devices for a pod.
@@ -38,12 +40,13 @@ def place(
         request: what the pod asks for.
         nodes: names of the nodes to choose from; None for all. Names without a ``ComputeNode`` are refused, each.
         reference_rates: rates of models that the pod may name and the fleet lacks, from the catalogue.
+        bound: the only vendors the pod can run on, whatever it names, and why.
         policy: a name in :data:`hcs.placement.policies.POLICIES`.
 
     Raises:
         KeyError: there is no such policy.
     """
-    appraisals = appraise(snapshot.fleet, request, reference_rates)
+    appraisals = appraise(snapshot.fleet, request, reference_rates, bound)
     allowed = _nodes_mask(snapshot, nodes)
     chosen = POLICIES[policy].choose(snapshot, appraisals, allowed)
     if chosen is not None:
@@ -59,11 +62,12 @@ def offer(
     *,
     nodes: Collection[str] | None = None,
     reference_rates: ReferenceRates | None = None,
+    bound: VendorBound | None = None,
     policy: str = "hcs",
 ) -> Placement | Unplaceable:
     """What the pod would get now if it allowed substitution: for ``ask`` pods that have no place, and for "why"."""
     willing = msgspec.structs.replace(request, substitution="auto")
-    return place(snapshot, willing, nodes=nodes, reference_rates=reference_rates, policy=policy)
+    return place(snapshot, willing, nodes=nodes, reference_rates=reference_rates, bound=bound, policy=policy)
 
 
 def explain(
@@ -72,17 +76,18 @@ def explain(
     *,
     nodes: Collection[str] | None = None,
     reference_rates: ReferenceRates | None = None,
+    bound: VendorBound | None = None,
     policy: str = "hcs",
 ) -> Explanation:
     """Say for every node whether it could serve the pod now, and why not. Arguments as for :func:`place`."""
-    appraisals = appraise(snapshot.fleet, request, reference_rates)
+    appraisals = appraise(snapshot.fleet, request, reference_rates, bound)
     allowed = _nodes_mask(snapshot, nodes)
     refusals, serving = refuse_nodes(snapshot, appraisals, allowed)
     refusals = _with_unmanaged(snapshot, refusals, nodes)
     chosen = POLICIES[policy].choose(snapshot, appraisals, allowed)
     offered = None
     if chosen is None and request.substitution != "auto" and (request.vendors or request.models):
-        found = offer(snapshot, request, nodes=nodes, reference_rates=reference_rates, policy=policy)
+        found = offer(snapshot, request, nodes=nodes, reference_rates=reference_rates, bound=bound, policy=policy)
         offered = found if isinstance(found, Placement) else None
     return Explanation(
         placement=None if chosen is None else _placement(snapshot, request, appraisals, chosen),
@@ -157,7 +162,7 @@ def _exchange(request: ComputeRequest, appraisal: Appraisal, kind: int, device: 
         workload=request.workload,
         wanted_milliacu=wanted.rate.milliacu,
         got_milliacu=got.milliacu,
-        source=weaker_source(wanted.rate, got),
+        source=weaker(wanted.rate.source, got.source),
     )
 
 

@@ -53,6 +53,19 @@ class HasCards:
         return Refusal("NoCards", "this node has no card")
 
 
+class VendorAble:
+    """The card's vendor is one that can run the pod: there is an image for it, and it can read the checkpoint."""
+
+    stage: Final = "hardware"
+
+    def keep(self, snapshot: Snapshot, appraisal: Appraisal) -> Mask:
+        return _by_kind(snapshot, appraisal.vendor_able)
+
+    def refuse(self, snapshot: Snapshot, appraisal: Appraisal, node: int, left: Mask) -> Refusal:
+        assert appraisal.bound is not None  # else nothing is dropped
+        return appraisal.bound.refusal
+
+
 class VendorAllowed:
     """The card's vendor is one the pod names, or substitution is automatic."""
 
@@ -251,6 +264,7 @@ class ShareFits:
 
 FILTERS: Final[tuple[Filter, ...]] = (
     HasCards(),
+    VendorAble(),
     VendorAllowed(),
     ModelAllowed(),
     VramFits(),
@@ -280,7 +294,7 @@ def enough(snapshot: Snapshot, appraisal: Appraisal, check: Filter, keep: Mask) 
     Before :class:`EnoughCards` one device is: how many are needed is known only of kinds that serve.
     """
     fleet = snapshot.fleet
-    if isinstance(check, HasCards | VendorAllowed | ModelAllowed | VramFits | AcuFits):
+    if isinstance(check, HasCards | VendorAble | VendorAllowed | ModelAllowed | VramFits | AcuFits):
         return fleet.any_on_node(keep)
     return nodes_of(fleet, cards_needed(fleet, appraisal, keep) > 0)
 

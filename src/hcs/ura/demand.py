@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from hcs.model import names
-from hcs.model.devices import SOURCES, Device, Rate
+from hcs.model.devices import Device, Rate
 from hcs.model.quantities import show_acu, show_bytes
 from hcs.model.refusals import Refusal
 from hcs.model.requests import ComputeRequest, ContainerRequest, Total
@@ -91,11 +91,6 @@ def demand(
     if rate is None or not ledger:
         return _no_rate(device, "gemm")
     return Demand(1, container.vram, _ceil(container.milliacu * ledger, rate.milliacu), whole=False)
-
-
-def weaker_source(one: Rate, other: Rate) -> str:
-    """The less trustworthy of the two rates' sources."""
-    return max(one.source, other.source, key=SOURCES.index)
 
 
 def label(device: Device) -> str:
