@@ -2,6 +2,7 @@
 
 from typing import Final
 
+import msgspec
 from hypothesis import strategies as st
 
 from hcs.model.allocations import Allocation
@@ -60,9 +61,7 @@ CARDS: Final[dict[str, Device]] = {
 
 def card(kind: str, index: int, node: str = "", **changes: object) -> Device:
     """A device of one of :data:`CARDS`; its id says node, kind and index."""
-    known = CARDS[kind]
-    fields = {field: getattr(known, field) for field in Device.__struct_fields__}
-    return Device(**{**fields, "id": f"{node}/{kind}-{index}", "index": index, **changes})
+    return msgspec.structs.replace(CARDS[kind], id=f"{node}/{kind}-{index}", index=index, **changes)
 
 
 def node(name: str, *kinds: str, quarantine: tuple[Quarantine, ...] = (), ready: bool = True) -> NodeInventory:
