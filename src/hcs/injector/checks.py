@@ -20,6 +20,8 @@ from hcs.ura.exchange import charges_of_total
 
 CODE_VOLUME: Final = "hcs-code"
 CODE_PATH: Final = "/workspace/code"
+MAX_PLUGIN_LIST: Final = 256
+"""Characters of a list of node plugins; the YAML reader's time grows with the depth it could be nested to."""
 
 
 def check_pod(pod: Pod, settings: Settings) -> Iterator[Refusal]:
@@ -82,7 +84,7 @@ def plugin_annotations(annotations: Mapping[str, str]) -> list[str]:
 def read_plugins(text: str) -> list[str] | None:
     """Read a YAML list of plugin names as containerd does; None when it is anything else."""
     try:
-        found: Any = yaml.safe_load(text) if len(text) <= 1024 else None
+        found: Any = yaml.safe_load(text) if len(text) <= MAX_PLUGIN_LIST else None
     except (yaml.YAMLError, RecursionError, ValueError):
         return None
     return found if isinstance(found, list) and all(isinstance(name, str) for name in found) else None

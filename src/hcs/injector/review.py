@@ -67,6 +67,8 @@ def answer(body: bytes, catalogue: Catalogue, settings: Settings) -> Verdict:
             "message": message,
         }
         return Verdict(reply, "refused", **who, message=message)
+    except RecursionError as error:
+        raise ReviewError("the pod is nested too deeply to be one") from error
     if not operations:
         return Verdict(reply, "untouched", **who)
     response["patchType"] = "JSONPatch"

@@ -21,11 +21,21 @@ async def play(stage: Stage) -> None:
         f"Four pods ask for {show_bytes(_QUOTA)} of one card each; the fourth then allocates {show_bytes(_GREEDY)}."
     )
     for name in modest:
-        arguments = ("--steps", "2000", "--step-seconds", "0.03", "--allocate", "12Gi")
+        arguments = ("--steps", "2000", "--step-seconds", "0.03", "--checkpoint-every", "10", "--allocate", "12Gi")
         await stage.create(train_pod(name, vram=_QUOTA, arguments=arguments, annotations=annotations))
         await stage.bound(name)
     before = [await _newest(stage, name) for name in modest]
-    greedy = ("--steps", "2000", "--step-seconds", "0.03", "--allocate", "20Gi", "--continue-after-oom")
+    greedy = (
+        "--steps",
+        "2000",
+        "--step-seconds",
+        "0.03",
+        "--checkpoint-every",
+        "10",
+        "--allocate",
+        "20Gi",
+        "--continue-after-oom",
+    )
     await stage.create(train_pod("share-4", vram=_QUOTA, arguments=greedy, annotations=annotations))
     bound = [await stage.bound(name) for name in [*modest, "share-4"]]
     refused = await stage.logged("share-4", "oom")

@@ -10,9 +10,17 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 
-from hcs.sandbox.apiserver import customresources, expressions, metadata, pods, podvalidation, quantities, schema
+from hcs.sandbox.apiserver import (
+    customresources,
+    expressions,
+    metadata,
+    pods,
+    podvalidation,
+    quantities,
+    schema,
+    wiretypes,
+)
 from hcs.sandbox.apiserver.kinds import Resource
-from hcs.sandbox.apiserver.patch import without_nulls
 from hcs.sandbox.apiserver.status import (
     Cause,
     JsonObject,
@@ -33,7 +41,7 @@ def normalise(resource: Resource, object: JsonObject) -> JsonObject:
         schema.apply_defaults(object, resource.custom.schema)
         return object
     if resource.plural != "events":
-        object = without_nulls(object)
+        object, _ = wiretypes.conform(resource, object)
     try:
         _defaults(resource, object)
     except quantities.QuantityError as error:
@@ -53,6 +61,7 @@ def _defaults(resource: Resource, object: JsonObject) -> None:
         case "pods":
             object.setdefault("spec", {})
             pods.set_defaults(object["spec"])
+            pods.mirror_addresses(object.get("status") or {})
         case "jobs":
             _job_defaults(object)
         case "nodes":
@@ -148,7 +157,9 @@ def prepare_create(resource: Resource, object: JsonObject, now: str) -> None:
             zeros = dict.fromkeys(("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"), 0)
             object["status"] = zeros
         case "customresourcedefinitions":
-            object["status"] = {}
+            stored = [version["name"] for version in object["spec"].get("versions") or () if version.get("storage")]
+            names = {"plural": "", "kind": ""}
+            object["status"] = {"conditions": None, "acceptedNames": names, "storedVersions": stored}
     if resource.custom is not None and resource.has_status:
         object.pop("status", None)
 
@@ -199,8 +210,10 @@ def _wish(resource: Resource, object: JsonObject) -> JsonObject:
 def validate(resource: Resource, new: JsonObject, old: JsonObject | None, subresource: str = "") -> Iterator[Cause]:
     """Everything wrong with an object about to be stored."""
     yield from metadata.validate(resource, new)
+    if old is not None:
+        yield from metadata.validate_update(new, old)
     if resource.custom is not None:
-        yield from schema.validate(new, resource.custom.schema, "", old)
+        yield from schema.validate(new, resource.custom.schema, old)
         return
     match resource.plural:
         case "pods" if subresource == "status":

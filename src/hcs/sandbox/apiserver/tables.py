@@ -66,8 +66,7 @@ def _columns(resource: Resource) -> tuple[list[JsonObject], Cells]:
 
 
 def _definition(name: str, type: str, priority: int, format: str) -> JsonObject:
-    kind = "string" if type == "date" else type
-    return {"name": name, "type": kind, "format": format, "description": name, "priority": priority}
+    return {"name": name, "type": type, "format": format, "description": name, "priority": priority}
 
 
 def _custom_cell(object: JsonObject, path: str, type: str, now: datetime) -> Any:
