@@ -20,7 +20,7 @@ from lightkube import ApiError, AsyncClient, KubeConfig
 from lightkube.config.models import Cluster, User
 from lightkube.types import PatchType
 
-from hcs.kube.resources import ComputeNode, ComputeNodeStatus, Event, Node, PodStatus, RuntimeProfile
+from hcs.kube.resources import ComputeNode, ComputeNodeStatus, Event, Node, NodeStatus, PodStatus, RuntimeProfile
 from hcs.kube.resources import Pod as PodResource
 from hcs.model import names
 from hcs.model.allocations import Allocation, allocation_of
@@ -194,9 +194,14 @@ class Scene:
         """Change the status of a pod."""
         await self.client.patch(PodStatus, name, {"status": status}, namespace="default", patch_type=PatchType.MERGE)
 
-    async def node_patch(self, name: str, body: Mapping[str, Any]) -> None:
-        """Change a node."""
-        await self.client.patch(Node, name, dict(body), patch_type=PatchType.MERGE)
+    async def pod_patch(self, name: str, body: Mapping[str, Any]) -> None:
+        """Change a pod."""
+        await self.client.patch(PodResource, name, dict(body), namespace="default", patch_type=PatchType.MERGE)
+
+    async def node_patch(self, name: str, body: Mapping[str, Any], *, subresource: str = "") -> None:
+        """Change a node, or its status."""
+        kind = NodeStatus if subresource == "status" else Node
+        await self.client.patch(kind, name, dict(body), patch_type=PatchType.MERGE)
 
     async def events(self, name: str) -> list[tuple[str, str]]:
         """(reason, message) of the events about a pod that HCS told, in the order of names."""

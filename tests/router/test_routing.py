@@ -1,4 +1,4 @@
-"""Router, scheduler and API server together: nothing lost, nothing placed twice, nobody forgotten, nobody poked for fun."""
+"""Router, scheduler and API server together: nothing lost or placed twice, nobody forgotten, nobody poked for fun."""
 
 import asyncio
 from collections import Counter
@@ -27,7 +27,7 @@ async def check_books(s: Scene) -> Counter[tuple[str, str]]:
 @pytest.mark.parametrize("seed", [1, 2])
 @virtual
 async def test_twenty_pods_on_eight_cards_never_overcommit(tmp_path: Path, seed: int) -> None:
-    """Sixteen pods of half a card and more fill eight cards; the other four wait, and take the places of those that go."""
+    """Sixteen pods of half a card fill eight cards; the other four wait, and take the places of those that go."""
     async with scene(tmp_path) as s:
         for node in ("n1", "n2"):
             await s.add_node(node, *(card(index) for index in range(4)))

@@ -1,5 +1,7 @@
 """Who is woken when only the fleet changed: those it would serve, once for each change, and not too often."""
 
+import itertools
+
 from hcs.router.waiting import WaitingRoom
 
 
@@ -50,7 +52,7 @@ def test_the_next_growth_waits_for_the_pause_which_doubles() -> None:
             now = again
             poked, again = made.due(lambda *_: True, now)
         times.append(now)
-    pauses = [after - before for before, after in zip(times, times[1:], strict=False)]
+    pauses = [after - before for before, after in itertools.pairwise(times)]
     assert pauses[:4] == [1, 2, 4, 8]
     assert max(pauses) == 300
 
