@@ -29,6 +29,7 @@ from hcs.sandbox.apiserver.status import (
     invalid,
     invalid_value,
     required,
+    unsupported,
 )
 
 _WEBHOOKS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
@@ -272,7 +273,9 @@ def _webhooks(object: JsonObject) -> Iterator[Cause]:
             )
         if not webhook.get("admissionReviewVersions"):
             yield required(f"{place}.admissionReviewVersions", "must specify one of v1, v1beta1")
-        if webhook.get("sideEffects") not in ("None", "NoneOnDryRun"):
+        if webhook.get("sideEffects") and webhook["sideEffects"] not in ("None", "NoneOnDryRun"):
+            yield unsupported(f"{place}.sideEffects", webhook["sideEffects"], ("None", "NoneOnDryRun"))
+        elif not webhook.get("sideEffects"):
             yield required(f"{place}.sideEffects", "must specify one of None, NoneOnDryRun")
         if not 1 <= webhook["timeoutSeconds"] <= 30:
             yield invalid_value(
@@ -284,7 +287,11 @@ def _webhooks(object: JsonObject) -> Iterator[Cause]:
         if ("url" in config) == ("service" in config):
             yield required(f"{place}.clientConfig", "exactly one of url or service is required")
         elif "url" in config and not str(config["url"]).startswith("https://"):
-            yield invalid_value(f"{place}.clientConfig.url", config["url"], '"https" is the only allowed URL scheme')
+            yield invalid_value(
+                f"{place}.clientConfig.url",
+                str(config["url"]).partition(":")[0],
+                "'https' is the only allowed URL scheme; desired format: https://host[/path]",
+            )
         for position, condition in enumerate(webhook.get("matchConditions") or ()):
             yield from _expression(f"{place}.matchConditions[{position}].expression", condition.get("expression", ""))
 

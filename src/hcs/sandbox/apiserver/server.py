@@ -102,6 +102,7 @@ class ApiServer:
         if self._server is not None:
             self._server.should_exit = True
             serving, collecting = self._tasks
+            await self._hang_up(self._server)
             await asyncio.wait([serving], timeout=3)
             collecting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -110,6 +111,17 @@ class ApiServer:
         if self._socket is not None:
             self._socket.close()
         self._store.close()
+
+    async def _hang_up(self, server: uvicorn.Server) -> None:
+        """Let running requests end, then cut idle connections: their clients would not answer a polite TLS goodbye."""
+        for _ in range(16):
+            await asyncio.sleep(0.05)
+            if not self.application.running:
+                break
+        for connection in list(server.server_state.connections):
+            transport = getattr(connection, "transport", None)
+            if transport is not None:
+                transport.abort()
 
     def kubeconfig(self, token: str) -> str:
         """A kubeconfig (YAML) that reaches this server with a token and trusts its authority."""
