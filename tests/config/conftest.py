@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
-
 from tests.config.clusters import NO_REAL_SERVER, Cluster, manifests, real, real_binaries, sandbox
 
 # It is our rules that shall hold these people back, not a missing permission.
@@ -33,3 +33,10 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             started = stack.enter_context(real(binaries, folder))
         started.apply([*manifests("namespace.yaml"), *manifests(), *PERMITTED])
         yield started
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that need a server on one worker, so that each server is started once."""
+    for item in items:
+        if "cluster" in getattr(item, "fixturenames", ()) and Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("clusters"))

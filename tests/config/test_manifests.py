@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.config.clusters import CONFIG, manifests, real_binaries
 
 from hcs.model import names
-from tests.config.clusters import CONFIG, manifests, real_binaries
 
 OBJECTS = manifests()
 WORKLOADS = [item for item in OBJECTS if item["kind"] in ("Deployment", "DaemonSet")]

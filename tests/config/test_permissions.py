@@ -1,7 +1,6 @@
 """Each of our service accounts can do what it must and nothing beside it. Only a real server has RBAC to ask."""
 
 import pytest
-
 from tests.config.clusters import Cluster
 
 ALLOWED = {

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.config.clusters import Cluster, InThread, eventually, manifests
 
 from hcs.injector import app, certificates
 from hcs.injector.settings import Settings
@@ -20,7 +21,6 @@ from hcs.model import names
 from hcs.process.certificates import KeyPair
 from hcs.process.serving import Endpoint, serve
 from hcs.ura.catalogue import load_catalogue
-from tests.config.clusters import Cluster, InThread, eventually, manifests
 
 SERVICE = "hcs-system/hcs-injector"
 PLACE = certificates.Place("hcs-system", "hcs-injector", "hcs-injector-tls", "hcs-injector")

@@ -2,12 +2,12 @@
 
 import msgspec
 from starlette.testclient import TestClient
+from tests.injector.pods_for_admission import pod, review
 
 from hcs.injector.app import MAX_BODY, build
 from hcs.injector.settings import Settings
 from hcs.model import names
 from hcs.ura.catalogue import load_catalogue
-from tests.injector.pods_for_admission import pod, review
 
 
 def client() -> TestClient:

@@ -8,12 +8,12 @@ from typing import Any
 import jsonpatch
 import msgspec
 import pytest
+from tests.injector.pods_for_admission import pod, review
 
 from hcs.injector.review import MAX_MESSAGE, ReviewError, Verdict, answer
 from hcs.injector.settings import Settings
 from hcs.model import names
 from hcs.ura.catalogue import load_catalogue
-from tests.injector.pods_for_admission import pod, review
 
 SHARED = Path(os.environ.get("HCS_SHARED", Path(__file__).parents[2].parent / "shared"))
 SAMPLES = SHARED / "reference" / "samples"
