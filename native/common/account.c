@@ -28,6 +28,13 @@ static uint64_t free_owner(uint64_t owner)
     return (owner & ~(HCS_OWNER_GENERATION - 1)) + HCS_OWNER_GENERATION;
 }
 
+/* Writes the counter only if nobody changed it since `word` was read; otherwise reads it again into `word`. This one
+ * step is what keeps two processes from both passing the check. */
+static bool replaced(_Atomic uint64_t *counter, uint64_t *word, uint64_t next)
+{
+    return atomic_compare_exchange_weak(counter, word, next);
+}
+
 uint64_t hcs_account_used(const struct hcs_account *account, uint32_t card)
 {
     return atomic_load(counter_of(account, card)) & HCS_BYTES_MASK;
@@ -49,7 +56,7 @@ bool hcs_account_reserve(const struct hcs_account *account, struct hcs_slot *slo
             return false;
         }
         next = counter_word(word, used + bytes);
-    } while (!atomic_compare_exchange_weak(counter, &word, next));
+    } while (!replaced(counter, &word, next));
     atomic_fetch_add(&slot->charged[card], bytes);
     atomic_fetch_sub(&slot->inflight, 1);
     return true;
@@ -67,7 +74,7 @@ void hcs_account_release(const struct hcs_account *account, struct hcs_slot *slo
     do {
         uint64_t used = word & HCS_BYTES_MASK;
         next = counter_word(word, used > bytes ? used - bytes : 0);
-    } while (!atomic_compare_exchange_weak(counter, &word, next));
+    } while (!replaced(counter, &word, next));
     atomic_fetch_sub(&slot->inflight, 1);
 }
 

@@ -24,7 +24,8 @@
 #define HCS_BYTES_MASK ((UINT64_C(1) << HCS_BYTES_BITS) - 1)
 #define HCS_SEQUENCE_STEP (UINT64_C(1) << HCS_BYTES_BITS)
 
-/* owner: low 31 bits pid (0 = free), bit 31 "being claimed", high 32 bits generation, which changes with every owner. */
+/* owner: low 31 bits pid (0 = free), bit 31 "being claimed", high 32 bits generation, which changes with every
+ * owner. */
 #define HCS_OWNER_PID_MASK UINT64_C(0x7fffffff)
 #define HCS_OWNER_CLAIMING UINT64_C(0x80000000)
 #define HCS_OWNER_GENERATION (UINT64_C(1) << 32)
@@ -59,7 +60,8 @@ bool hcs_account_reserve(const struct hcs_account *account, struct hcs_slot *slo
 /* Takes bytes back; never below zero. */
 void hcs_account_release(const struct hcs_account *account, struct hcs_slot *slot, uint32_t card, uint64_t bytes);
 
-/* Frees the slots of the dead and sets each counter to the sum of the living. Slow path: reads /proc per slot in use. */
+/* Frees the slots of the dead and sets each counter to the sum of the living. Slow path: reads /proc per slot in
+ * use. */
 void hcs_account_reclaim(const struct hcs_account *account);
 
 /* Bytes in use on the card by all processes. */

@@ -1,9 +1,9 @@
 /* What a process holds on its cards: from an address or handle to the bytes charged for it.
  *
- * Lock-striped open addressing in memory the table maps itself: no malloc (these calls may come from inside malloc), the
- * cost of a call does not grow with the number of entries, and threads on different addresses rarely meet. An all-zero
- * table is valid and empty, so a table in memory that is wiped on fork is simply empty in the child, whatever lock
- * another thread held at that moment.
+ * Lock-striped open addressing in memory the table maps itself: no malloc (these calls may come from inside malloc),
+ * the cost of a call does not grow with the number of entries, and threads on different addresses rarely meet. An
+ * all-zero table is valid and empty, so a table in memory that is wiped on fork is simply empty in the child,
+ * whatever lock another thread held at that moment.
  */
 #ifndef HCS_ADDRESSES_H
 #define HCS_ADDRESSES_H

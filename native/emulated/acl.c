@@ -1,4 +1,5 @@
-/* Emulated Ascend runtime (libascendcl.so): devices, memory, copies. Not Huawei's library and says so in the SoC name. */
+/* Emulated Ascend runtime (libascendcl.so): devices, memory, copies. Not Huawei's library and says so in the SoC
+ * name. */
 #include "../common/acl_abi.h"
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* An emulated card: one small file that every process maps, in place of hardware.
  *
- * It holds what the card is, how much of its memory each process uses, and whether a fault has been injected. The device
- * node of the card (HCS_ROOT/dev/nvidiaN, .../davinciN) is a link to it, so a process opens exactly the cards it was
- * given. A file without our magic is ignored: an emulated driver never touches real hardware.
+ * It holds what the card is, how much of its memory each process uses, and whether a fault has been injected. The
+ * device node of the card (HCS_ROOT/dev/nvidiaN, .../davinciN) is a link to it, so a process opens exactly the cards
+ * it was given. A file without our magic is ignored: an emulated driver never touches real hardware.
  * The layout is shared with src/hcs/vendors/emulated.py; a test compares the two.
  */
 #ifndef HCS_CARD_H
@@ -47,7 +47,8 @@ struct hcs_card {
     struct hcs_account account;
 };
 
-/* Opens the cards whose nodes are HCS_ROOT/dev/<prefix><N>, in order of N, at most HCS_MAX_CARDS. Returns their number. */
+/* Opens the cards whose nodes are HCS_ROOT/dev/<prefix><N>, in order of N, at most HCS_MAX_CARDS. Returns their
+ * number. */
 uint32_t hcs_cards_open(const char *prefix, const char *vendor, struct hcs_card cards[HCS_MAX_CARDS]);
 
 static inline bool hcs_card_dead(const struct hcs_card *card)

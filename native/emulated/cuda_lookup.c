@@ -1,5 +1,5 @@
-/* The table behind cuGetProcAddress. Only addresses matter here, so one prototype stands for all functions; the real ones
- * are beside their definitions. */
+/* The table behind cuGetProcAddress. Only addresses matter here, so one prototype stands for all functions; the real
+ * ones are beside their definitions. */
 #include "cuda_lookup.h"
 
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* Device memory of emulated cards: anonymous host memory, mapped without reserving it. A 60 GiB allocation costs nothing
- * until it is touched, is charged to the card in full, and copies move real bytes. Guarded by one lock: this is a
- * stand-in, its speed does not matter. */
+/* Device memory of emulated cards: anonymous host memory, mapped without reserving it. A 60 GiB allocation costs
+ * nothing until it is touched, is charged to the card in full, and copies move real bytes. Guarded by one lock: this
+ * is a stand-in, its speed does not matter. */
 #ifndef HCS_MEMORY_H
 #define HCS_MEMORY_H
 

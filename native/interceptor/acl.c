@@ -1,5 +1,5 @@
-/* Ascend's AscendCL runtime. The card is known by the physical id that the runtime itself names for a device id; there is
- * no UUID at this level. Signatures as in Huawei's acl_rt.h. */
+/* Ascend's AscendCL runtime. The card is known by the physical id that the runtime itself names for a device id;
+ * there is no UUID at this level. Signatures as in Huawei's acl_rt.h. */
 #include "../common/acl_abi.h"
 
 #include <stdatomic.h>

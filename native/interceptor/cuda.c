@@ -1,5 +1,5 @@
-/* The CUDA driver API. Accounting happens here, at the driver, and nowhere above it: the runtime, PyTorch's allocator and
- * everything else end in these calls. Signatures as in NVIDIA's cuda.h. */
+/* The CUDA driver API. Accounting happens here, at the driver, and nowhere above it: the runtime, PyTorch's allocator
+ * and everything else end in these calls. Signatures as in NVIDIA's cuda.h. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -137,7 +137,8 @@ static CUresult release_handle(unsigned long long handle)
     return cuMemRelease(handle);
 }
 
-/* Takes an entry out before the driver frees it: the moment it is free, another thread may be given the same address. */
+/* Takes an entry out before the driver frees it: the moment it is free, another thread may be given the same
+ * address. */
 static bool unbook(enum hcs_kind kind, uint64_t key, struct hcs_entry *entry)
 {
     struct hcs_local *local = hcs_local();

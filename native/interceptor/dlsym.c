@@ -2,11 +2,11 @@
  *
  * A name that is not ours goes to the real dlsym by a tail call, so that glibc sees the true caller's return address:
  * RTLD_NEXT and RTLD_DEFAULT mean what they meant without us. (This file is compiled with sibling-call optimisation,
- * and a test fails without it.) A name of ours is looked up honestly first; the answer is replaced only if it is exactly
- * a hooked function inside a driver library.
+ * and a test fails without it.) A name of ours is looked up honestly first; the answer is replaced only if it is
+ * exactly a hooked function inside a driver library.
  *
- * The real dlsym is found by reading libc's symbol table: dlvsym, the usual way, is interposed here as well, and needs a
- * list of glibc versions that ages.
+ * The real dlsym is found by reading libc's symbol table: dlvsym, the usual way, is interposed here as well, and
+ * needs a list of glibc versions that ages.
  */
 #include "dlsym.h"
 
@@ -159,7 +159,8 @@ HCS_EXPORT void *dlvsym(void *restrict handle, const char *restrict name, const 
     return function(handle, name, version);
 }
 
-/* A plug-in opened with RTLD_DEEPBIND binds past us, to libc's own dlsym. The flag is taken away where a quota holds. */
+/* A plug-in opened with RTLD_DEEPBIND binds past us, to libc's own dlsym. The flag is taken away where a quota
+ * holds. */
 static int allowed_flags(int flags)
 {
     return hcs_mode() == HCS_MODE_PASS_THROUGH ? flags : flags & ~RTLD_DEEPBIND;

@@ -4,12 +4,12 @@
  * the quota of its quota file (docs/quota-file.md), for the CUDA driver API and Ascend's AscendCL.
  *
  *   - Without a quota file the library changes nothing: every call goes to the driver, no lookup is answered by us.
- *   - With one, an allocation that would exceed the quota gets the driver's own out-of-memory code and never reaches the
- *     driver. An allocation of exactly the quota succeeds.
- *   - With a broken one, or a ledger that cannot be used, every charging call is refused (fail closed), with one line on
- *     standard error.
- *   - All processes of the container share one ledger; bytes are reserved there by one atomic compare-and-add before the
- *     driver is asked, and given back if the driver refuses.
+ *   - With one, an allocation that would exceed the quota gets the driver's own out-of-memory code and never reaches
+ *     the driver. An allocation of exactly the quota succeeds.
+ *   - With a broken one, or a ledger that cannot be used, every charging call is refused (fail closed), with one line
+ *     on standard error.
+ *   - All processes of the container share one ledger; bytes are reserved there by one atomic compare-and-add before
+ *     the driver is asked, and given back if the driver refuses.
  *   - A card is known by UUID (CUDA) or physical id (Ascend), never by ordinal. A card that the file does not name has
  *     no quota, so nothing can be allocated on it.
  *   - What is unknown passes through unchanged: unknown symbols, unknown pointers, memory that is not on a device.

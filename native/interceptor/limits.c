@@ -197,6 +197,16 @@ static void reload_quota(void)
     atomic_store(&busy, 0);
 }
 
+/* Reads the file again if the node agent has announced a new one: one load where it has not. */
+static void follow_quota(void)
+{
+    uint64_t counter = atomic_load(&ledger->quota_counter);
+    if (counter != atomic_load(&seen_counter)) {
+        reload_quota();
+        atomic_store(&seen_counter, counter);
+    }
+}
+
 static struct hcs_slot *own_slot(struct hcs_local *local)
 {
     struct hcs_slot *slot = atomic_load_explicit(&local->slot, memory_order_acquire);
@@ -276,11 +286,7 @@ bool hcs_charge(int card, uint64_t bytes)
         say_once("every process slot of the ledger is taken");
         return false;
     }
-    uint64_t counter = atomic_load(&ledger->quota_counter);
-    if (counter != atomic_load(&seen_counter)) {
-        reload_quota();
-        atomic_store(&seen_counter, counter);
-    }
+    follow_quota();
     if (!atomic_load(&file_broken) && charge_once(local, slot, (uint32_t)card, bytes))
         return true;
     /* Before anyone is refused: take back what dead processes hold, and see whether the limit has changed. */
@@ -311,6 +317,7 @@ void hcs_clamp(int card, size_t *free_bytes, size_t *total_bytes)
         *free_bytes = 0;
         return;
     }
+    follow_quota();
     hcs_account_reclaim(&account);
     uint64_t limit = atomic_load(&limits[card]);
     uint64_t used = hcs_account_used(&account, (uint32_t)card);

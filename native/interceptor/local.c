@@ -1,4 +1,5 @@
-/* The state of this process that must not survive fork(): its slot, its table of addresses, what it learned of cards. */
+/* The state of this process that must not survive fork(): its slot, its table of addresses, what it learned of
+ * cards. */
 #include <stdatomic.h>
 #include <sys/mman.h>
 

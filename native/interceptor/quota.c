@@ -1,5 +1,5 @@
-/* Reads the quota file. Strict on purpose: a file that is not exactly as written by the node agent is refused whole, for
- * a guess here would be a guess about somebody's limit. */
+/* Reads the quota file. Strict on purpose: a file that is not exactly as written by the node agent is refused whole,
+ * for a guess here would be a guess about somebody's limit. */
 #include "quota.h"
 
 #include <string.h>

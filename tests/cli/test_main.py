@@ -88,6 +88,13 @@ def test_wrong_usage_ends_with_three_lines_and_code_2(arguments, what, usage):
     assert lines[2] == f"  try:  {usage}"
 
 
+def test_a_group_without_its_command_shows_its_help():
+    result = run("sandbox")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("Usage: hcs sandbox [OPTIONS] COMMAND")
+    assert "Traceback" not in result.stderr
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_a_command_is_there_or_says_what_is_missing(command):
     try:

@@ -6,9 +6,10 @@ Everything talks through real HTTP requests and real applications; only the sock
 import asyncio
 import contextlib
 import datetime
+import functools
 import random
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from lightkube import ApiError, AsyncClient, KubeConfig
 from lightkube.config.models import Cluster, User
 from lightkube.types import PatchType
 
-from hcs.kube.resources import ComputeNode, ComputeNodeStatus, Event, Node, PodStatus, RuntimeProfile
+from hcs.kube.resources import ComputeNode, ComputeNodeStatus, Event, Node, NodeStatus, PodStatus, RuntimeProfile
 from hcs.kube.resources import Pod as PodResource
 from hcs.model import names
 from hcs.model.allocations import Allocation, allocation_of
@@ -32,6 +33,7 @@ from hcs.sandbox.apiserver.server import ApiServer, Settings
 from hcs.sandbox.scheduler.configuration import Configuration, load_configuration
 from hcs.sandbox.scheduler.driver import SchedulerDriver
 from hcs.sandbox.scheduler.inprocess import Fault, InProcessTransport
+from hcs.sandbox.scheduler.virtualtime import run_virtual
 
 GIB = 1 << 30
 ROOT = Path(__file__).parents[2]
@@ -99,7 +101,7 @@ class Scene:
     def connect(self, transport: httpx2.AsyncBaseTransport) -> AsyncClient:
         """A client of the API server over some transport."""
         config = KubeConfig.from_one(
-            cluster=Cluster(server="https://kubernetes"), user=User(token="admin-token"), namespace="default"
+            cluster=Cluster(server="http://kubernetes"), user=User(token="admin-token"), namespace="default"
         ).get()
         return AsyncClient(config=config, transport=transport, trust_env=False, field_manager="test")
 
@@ -109,14 +111,8 @@ class Scene:
 
     async def define(self) -> None:
         """Create the custom resource definitions."""
-        for plural, kind in (
-            ("computenodes", "ComputeNode"),
-            ("runtimeprofiles", "RuntimeProfile"),
-            ("exchangerates", "ExchangeRate"),
-        ):
-            path = ROOT / "config" / "crds" / f"{plural}.yaml"
-            manifest = yaml.safe_load(path.read_text()) if path.exists() else permissive(plural, kind)
-            await self.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", manifest)
+        for plural in ("computenodes", "runtimeprofiles"):
+            await self.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(plural))
 
     async def post(self, path: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """Create anything."""
@@ -198,17 +194,22 @@ class Scene:
         """Change the status of a pod."""
         await self.client.patch(PodStatus, name, {"status": status}, namespace="default", patch_type=PatchType.MERGE)
 
-    async def node_patch(self, name: str, body: Mapping[str, Any]) -> None:
-        """Change a node."""
-        await self.client.patch(Node, name, dict(body), patch_type=PatchType.MERGE)
+    async def pod_patch(self, name: str, body: Mapping[str, Any]) -> None:
+        """Change a pod."""
+        await self.client.patch(PodResource, name, dict(body), namespace="default", patch_type=PatchType.MERGE)
+
+    async def node_patch(self, name: str, body: Mapping[str, Any], *, subresource: str = "") -> None:
+        """Change a node, or its status."""
+        kind = NodeStatus if subresource == "status" else Node
+        await self.client.patch(kind, name, dict(body), patch_type=PatchType.MERGE)
 
     async def events(self, name: str) -> list[tuple[str, str]]:
         """(reason, message) of the events about a pod that HCS told, in the order of names."""
-        found = []
-        async for event in self.client.list(Event, namespace="default"):
-            if event.involvedObject.name == name and event.source == {"component": "router"}:
-                found.append((event.reason, event.message))
-        return found
+        return [
+            (event.reason, event.message)
+            async for event in self.client.list(Event, namespace="default")
+            if event.involvedObject.name == name and event.source == {"component": "router"}
+        ]
 
     async def allocations(self) -> dict[str, Allocation]:
         """What all pods hold."""
@@ -232,7 +233,7 @@ class Scene:
                     found = await found
                 if found:
                     return
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.05)
 
     async def bound(self, name: str, *, seconds: float = 60.0) -> Pod:
         """Wait for a pod to be bound."""
@@ -271,6 +272,10 @@ class Scene:
         self._tasks.append(task)
         return task
 
+    def faulty(self, fault: Fault) -> InProcessTransport:
+        """Another way to the API server, on which things go wrong."""
+        return InProcessTransport(self.server.application, fault=fault)
+
     def make_extender(self, transport: httpx2.AsyncBaseTransport | None = None, **settings: Any) -> Extender:
         """A router's heart that is not running yet."""
         client = self.connect(transport or self.api)
@@ -287,13 +292,30 @@ class Scene:
         """How the scheduler reaches a router; every call is noted in :attr:`calls`."""
         return httpx2.AsyncClient(transport=_Noting(self, make_app(extender)), base_url="http://router")
 
+    async def filter(self, http: httpx2.AsyncClient, name: str, *nodes: str) -> dict[str, Any]:
+        """Call ``filter`` for a pod as kube-scheduler does."""
+        async with httpx2.AsyncClient(transport=self.api, base_url="https://kubernetes") as api:
+            answer = await api.get(
+                f"/api/v1/namespaces/default/pods/{name}", headers={"Authorization": "Bearer admin-token"}
+            )
+        return await ask(http, "filter", {"Pod": answer.json(), "Nodes": None, "NodeNames": list(nodes)})
+
+    async def bind(self, http: httpx2.AsyncClient, pod: Pod, node: str) -> str:
+        """Call ``bind`` as kube-scheduler does; the error, empty when bound."""
+        answer = await ask(
+            http,
+            "bind",
+            {"PodName": pod.metadata.name, "PodNamespace": "default", "PodUID": pod.metadata.uid, "Node": node},
+        )
+        return str(answer.get("Error", ""))
+
     async def start_driver(
         self, http: httpx2.AsyncClient, *, configuration: Configuration | None = None, seed: int = 1
     ) -> SchedulerDriver:
         """A running scheduler, synced."""
         driver = SchedulerDriver(
             self.client,
-            configuration or self.configuration(),
+            configuration or shipped_configuration(),
             http=http,
             rng=random.Random(seed),
             now=self.loop.time,
@@ -302,10 +324,6 @@ class Scene:
         self.spawn(driver.run())
         await driver.ready.wait()
         return driver
-
-    def configuration(self) -> Configuration:
-        """The configuration a cluster would use."""
-        return load_configuration(ROOT / "config" / "router.yaml", extender_url="http://router")
 
     async def close(self) -> None:
         """Stop everything."""
@@ -339,28 +357,35 @@ class _Noting(httpx2.AsyncBaseTransport):
         return response
 
 
-def permissive(plural: str, kind: str) -> dict[str, Any]:
-    """A definition that takes any spec and status."""
-    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{names.GROUP}"},
-        "spec": {
-            "group": names.GROUP,
-            "scope": "Cluster",
-            "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"},
-            "versions": [
-                {
-                    "name": names.VERSION,
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": free, "status": free}}},
-                }
-            ],
-        },
-    }
+@functools.cache
+def definition(plural: str) -> dict[str, Any]:
+    """A custom resource definition as it is shipped."""
+    found: dict[str, Any] = yaml.safe_load((ROOT / "config" / "crds" / f"{plural}.yaml").read_text())
+    return found
+
+
+@functools.cache
+def shipped_configuration() -> Configuration:
+    """The configuration a cluster would use, with another address of the extender."""
+    return load_configuration(ROOT / "config" / "router.yaml", extender_url="http://router")
+
+
+async def ask(http: httpx2.AsyncClient, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """One call to an extender."""
+    response = await http.post(f"/{verb}", content=msgspec.json.encode(body))
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def virtual(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test that is a coroutine, told on virtual time."""
+
+    @functools.wraps(story)
+    def told(*arguments: Any, **more: Any) -> None:
+        run_virtual(story(*arguments, **more))
+
+    return told
 
 
 @contextlib.asynccontextmanager

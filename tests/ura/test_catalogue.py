@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hcs.model.devices import Link
 from hcs.model.quantities import GIB
-from hcs.ura.catalogue import AmbiguousCardError, UnknownCardError, as_device, describe, load_catalogue
+from hcs.ura.catalogue import AmbiguousCardError, UnknownCardError, as_device, load_catalogue
 
 CATALOGUE = load_catalogue()
 
@@ -130,11 +130,6 @@ def test_a_device_carries_what_the_catalogue_knows_and_what_the_driver_says():
 def test_memory_nobody_knows_is_not_made_up():
     with pytest.raises(ValueError, match="pass vram as its driver reports it"):
         as_device(CATALOGUE.find("metax/N100"), "x", 0)
-
-
-def test_a_card_is_described_in_a_line():
-    assert describe(CATALOGUE.find("MI250X")) == "amd/MI250X (64Gi, 2 devices a board)"
-    assert describe(CATALOGUE.find("metax/N100")) == "metax/N100 (memory unknown)"
 
 
 def test_a_catalogue_is_a_value():

@@ -146,6 +146,7 @@ class Delivery:
         if facts.name not in allocation.containers:
             return conceal(facts, profiles)
         # No await from here on: two containers that start at once are judged one after the other.
+        self.sweep()
         devices = self._cards.devices
         refusal = admit(self.ledger(), allocation, NodeInventory(self._node, devices, self._quarantine()))
         if refusal is not None:

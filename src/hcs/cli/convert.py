@@ -146,7 +146,7 @@ def _rates_of(card: CardModel) -> tuple[Rate, ...]:
 
 def _own_rates(card: CardModel) -> tuple[dict[str, Any], Table]:
     table = Table(
-        (Column("WORKLOAD"), Column("ACU", right=True), Column("SOURCE"), Column("FROM")),
+        (Column("WORKLOAD"), Column("ACU", right=True), Column("SOURCE"), Column("FROM", flexible=True)),
         [(rate.workload, show_acu(rate.milliacu), rate.source, rate.note) for rate in card.rates],
     )
     return msgspec.to_builtins(card), table
@@ -265,7 +265,7 @@ def _table(answers: Sequence[Answer]) -> Table:
             Column("EXACT", right=True),
             Column("COUNT", right=True),
             Column("DEVICES/BOARD", right=True, wide=True),
-            Column("FROM", wide=True),
+            Column("FROM", wide=True, flexible=True),
         ),
         [
             (

@@ -28,9 +28,22 @@ class CommandError(Exception):
         return f"error: {self.what}\n  why:  {self.why}\n  try:  {self.try_}"
 
 
+class HelpWantedError(CommandError):
+    """A group of commands was called without one: its help is the answer, and the usage is still wrong."""
+
+    def __init__(self, help: str) -> None:
+        super().__init__("no command", "one is needed", "one of these", code=USAGE)
+        self.help = help
+
+    def __str__(self) -> str:
+        return self.help
+
+
 def usage_error(error: typer.TyperException) -> CommandError:
     """A mistake on the command line, as the parser saw it, in our three lines."""
     context: typer.Context | None = getattr(error, "ctx", None)
+    if error.message.startswith("Usage:"):
+        return HelpWantedError(error.message)
     message = " ".join(error.format_message().split()).rstrip(".")
     what = message[:1].lower() + message[1:]
     if context is None:

@@ -17,32 +17,36 @@ STYLES: Final = {
     "measured": "green",
     "benchmark": "cyan",
     "datasheet": "yellow",
-    "rated": "yellow",
     "derived": "red",
     "Healthy": "green",
+    "Unknown": "dim",
+    "unknown": "dim",
     "SubHealthy": "yellow",
+    "Foreign": "yellow",
     "Failed": "red",
     "Quarantined": "red",
-    "Unknown": "dim",
-    "emulated": "dim",
 }
-"""Colours of words that mean the same everywhere."""
+"""Colours of words that mean the same everywhere, the gravest last."""
+
+
+MARK: Final = "*"
+"""Behind the model of an emulated card; a line below the table says so."""
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column; ``right`` aligns numbers, ``wide`` shows it with ``-o wide`` only."""
+    """One column: ``right`` aligns numbers, ``wide`` shows it with ``-o wide`` only, ``flexible`` may wrap."""
 
     title: str
     right: bool = False
     wide: bool = False
+    flexible: bool = False
 
 
 class Table(msgspec.Struct):
-    """Rows of text under titled columns; ``footer`` is a last row set apart, like a total."""
+    """Rows of text under titled columns."""
 
     columns: tuple[Column, ...]
     rows: list[tuple[str, ...]]
-    footer: tuple[str, ...] | None = None
 
 
 def write_table(table: Table, *, wide: bool = False, headers: bool = True) -> None:
@@ -50,11 +54,10 @@ def write_table(table: Table, *, wide: bool = False, headers: bool = True) -> No
     shown = [index for index, column in enumerate(table.columns) if wide or not column.wide]
     columns = [table.columns[index] for index in shown]
     rows = [[row[index] for index in shown] for row in table.rows]
-    footer = [table.footer[index] for index in shown] if table.footer else None
     if sys.stdout.isatty():
-        _draw(columns, rows, footer, headers)
+        _draw(columns, rows, headers)
         return
-    lines = ([[column.title for column in columns]] if headers else []) + rows + ([footer] if footer else [])
+    lines = ([[column.title for column in columns]] if headers else []) + rows
     widths = [max((len(line[index]) for line in lines), default=0) for index in range(len(columns))]
     for line in lines:
         cells = (
@@ -64,32 +67,30 @@ def write_table(table: Table, *, wide: bool = False, headers: bool = True) -> No
         say("   ".join(cells).rstrip())
 
 
-def _draw(columns: Sequence[Column], rows: list[list[str]], footer: list[str] | None, headers: bool) -> None:
-    from rich import box
+def _draw(columns: Sequence[Column], rows: list[list[str]], headers: bool) -> None:
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
     drawn = RichTable(
-        box=box.SIMPLE_HEAD,
-        show_header=headers,
-        show_edge=False,
-        pad_edge=False,
-        show_footer=footer is not None,
-        header_style="bold",
-        footer_style="bold",
-        border_style="dim",
+        box=None, show_header=headers, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold"
     )
-    for index, column in enumerate(columns):
+    for column in columns:
         drawn.add_column(
             column.title,
-            footer=footer[index] if footer else "",
             justify="right" if column.right else "left",
-            overflow="fold",
+            no_wrap=not column.flexible,
+            overflow="fold" if column.flexible else "ellipsis",
         )
     for row in rows:
-        drawn.add_row(*(Text(text, style=STYLES.get(text.split(",")[0].split(" ")[0], "")) for text in row))
+        drawn.add_row(*(Text(text, style=_style(text)) for text in row))
     Console(highlight=False).print(drawn)
+
+
+def _style(text: str) -> str:
+    """The colour of a cell: that of the worst word in it that has one."""
+    words = [word.strip(",:") for word in text.split()]
+    return next((STYLES[word] for word in reversed(list(STYLES)) if word in words), "")
 
 
 def write_data(data: Any, format: Format, *, names: Iterable[str] = ()) -> bool:
@@ -108,9 +109,33 @@ def write_data(data: Any, format: Format, *, names: Iterable[str] = ()) -> bool:
     return format not in ("table", "wide")
 
 
+def share_of(part: str, whole: str) -> str:
+    """Two amounts of one unit, the unit said once.
+
+    >>> share_of("40Gi", "80Gi"), share_of("512Mi", "80Gi"), share_of("60", "200")
+    ('40/80Gi', '512Mi/80Gi', '60/200')
+    """
+    unit = whole.lstrip("0123456789.")
+    return f"{part.removesuffix(unit) if unit else part}/{whole}"
+
+
 def say(line: str = "") -> None:
     """One line of data, to stdout."""
     sys.stdout.write(f"{line}\n")
+
+
+def say_styled(lines: Iterable[tuple[str, str]]) -> None:
+    """Lines of data with a style each, which shows on a terminal only."""
+    if not sys.stdout.isatty():
+        for text, _ in lines:
+            say(text)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for text, style in lines:
+        console.print(Text(text, style=style), soft_wrap=True)
 
 
 def tell(line: str) -> None:

@@ -19,7 +19,12 @@ from hcs.sandbox.supervisor import StartError
 
 CONTEXT = "hcs-sandbox"
 
-app = typer.Typer(no_args_is_help=True, help="A Kubernetes with emulated cards, in the background.")
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    help="A Kubernetes with emulated cards, in the background.",
+)
 
 
 @app.command()

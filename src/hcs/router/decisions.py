@@ -12,10 +12,11 @@ import msgspec
 
 from hcs.model import names
 from hcs.model.allocations import Allocation
+from hcs.model.devices import EvictedOwner
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, read_request
-from hcs.placement.appraisals import ReferenceRates
+from hcs.placement.appraisals import ReferenceRates, VendorBound
 from hcs.placement.engine import place
 from hcs.placement.plans import Unplaceable
 from hcs.placement.snapshot import Snapshot
@@ -62,6 +63,7 @@ def decide(
     *,
     taken: Iterable[Allocation] = (),
     offers: Sequence[RuntimeImage] = (),
+    note: EvictedOwner | None = None,
     reference_rates: ReferenceRates | None = None,
 ) -> Decision:
     """Decide for one pod.
@@ -72,6 +74,7 @@ def decide(
         snapshot: cards, and what bound pods hold of them.
         taken: what is promised to other pods and not yet in the snapshot.
         offers: what the RuntimeProfiles offer.
+        note: what the healer says about the pod that this one replaces.
         reference_rates: of models outside the fleet, for exchange rates.
     """
     try:
@@ -89,53 +92,39 @@ def decide(
         return _nowhere(nodes, refusal, refusal.message)
     for allocation in taken:
         snapshot = snapshot.with_allocation(allocation)
-    if not request.runtime:
-        return _choose(pod, request, nodes, snapshot, reference_rates)
-    return _choose_offered(pod, request, nodes, snapshot, offers, reference_rates)
-
-
-def _choose_offered(
-    pod: Pod,
-    request: ComputeRequest,
-    nodes: Sequence[str],
-    snapshot: Snapshot,
-    offers: Sequence[RuntimeImage],
-    reference_rates: ReferenceRates | None,
-) -> Decision:
-    """Choose among the vendors that can run the pod's runtime; a node without such a card is left out and told why."""
-    able = vendors_offering(offers, request.runtime)
-    if not able:
-        known = ", ".join(sorted({offer.runtime for offer in offers if offer.runtime})) or "none"
-        refusal = Refusal("NoSuchRuntime", f"no RuntimeProfile offers runtime {request.runtime}; offered are {known}")
-        return _nowhere(nodes, refusal, refusal.message)
-    left_out: dict[str, Refusal] = {}
-    while True:
-        left = [name for name in nodes if name not in left_out]
-        decision = _choose(pod, request, left, snapshot, reference_rates)
-        if not isinstance(decision, Chosen):
-            if isinstance(decision, Refused) and left_out:
-                return Refused(decision.summary, {**decision.nodes, **left_out})
-            return decision
-        if decision.allocation.vendor in able:
-            return decision
-        left_out[decision.node] = Refusal(
-            "RuntimeNotOffered",
-            f"no RuntimeProfile offers runtime {request.runtime} for {decision.allocation.vendor}; "
-            f"it is offered for {', '.join(sorted(able))}",
-        )
-
-
-def _choose(
-    pod: Pod,
-    request: ComputeRequest,
-    nodes: Sequence[str],
-    snapshot: Snapshot,
-    reference_rates: ReferenceRates | None,
-) -> Decision:
-    answer = place(snapshot, request, nodes=nodes, reference_rates=reference_rates)
+    bound = _vendor_bound(request, offers, note)
+    answer = place(snapshot, request, nodes=nodes, reference_rates=reference_rates, bound=bound)
     if isinstance(answer, Unplaceable):
         return Refused(answer.summary, {one.node: one.refusal for one in answer.refusals})
     return Chosen(answer.allocation(pod.metadata.uid), answer.reason)
+
+
+def _vendor_bound(
+    request: ComputeRequest, offers: Sequence[RuntimeImage], note: EvictedOwner | None
+) -> VendorBound | None:
+    """The only vendors the pod can run on: those with its runtime, and the one that can read its checkpoint."""
+    bound: VendorBound | None = None
+    if request.runtime:
+        able = vendors_offering(offers, request.runtime)
+        offered = f"it is offered for {', '.join(sorted(able))}" if able else f"offered are {_runtimes(offers)}"
+        refusal = Refusal(
+            "RuntimeNotOffered",
+            f"no RuntimeProfile offers runtime {request.runtime} for cards of this vendor; {offered}",
+        )
+        bound = VendorBound(able, refusal)
+    if note is not None and note.vendor and note.resume_from and not request.portable:
+        able = frozenset({note.vendor}) if bound is None else bound.vendors & {note.vendor}
+        refusal = Refusal(
+            "CheckpointNotPortable",
+            f"continues from a checkpoint written on {note.vendor}; "
+            f'set annotation {names.PORTABLE}: "true" where other vendors can read it',
+        )
+        bound = VendorBound(able, refusal)
+    return bound
+
+
+def _runtimes(offers: Iterable[RuntimeImage]) -> str:
+    return ", ".join(sorted({offer.runtime for offer in offers if offer.runtime})) or "none"
 
 
 def _nowhere(nodes: Sequence[str], refusal: Refusal, summary: str) -> Refused:

@@ -29,7 +29,7 @@ from hcs.router.decisions import NOT_CHOSEN, Chosen, Decision, NotOurs, Refused,
 from hcs.router.images import RuntimeImage, image_for
 from hcs.router.meters import Meters
 from hcs.router.reservations import Reservation, Reservations
-from hcs.router.resumption import resume_from
+from hcs.router.resumption import note_for
 from hcs.router.view import FleetView
 from hcs.router.waiting import Waiting, WaitingRoom
 from hcs.router.wire import BindAnswer, BindArguments, FilterAnswer, FilterArguments
@@ -170,13 +170,14 @@ class Extender:
             return self._bound("stale", f"{node} cannot take the pod any more: {decision.summary}")
         self.reservations.commit(pod.key, decision.allocation, decision.reason, self._now())
         request = read_request(pod)
+        note = note_for(pod, self.view.inventories)
         outcome = await carry_out(
             self._client,
             pod,
             decision.allocation,
             image=image_for(self.view.offers, request, decision.allocation.vendor) if request else "",
             reason=decision.reason,
-            resume=resume_from(pod, self.view.inventories),
+            resume=note.resume_from if note else "",
         )
         return self._conclude(pod, decision, outcome)
 
@@ -212,6 +213,7 @@ class Extender:
             self.view.snapshot,
             taken=[*taken, *also],
             offers=self.view.offers,
+            note=note_for(pod, self.view.inventories),
             reference_rates=self._rates,
         )
 

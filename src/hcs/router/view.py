@@ -43,6 +43,7 @@ class FleetView:
         self._by_uid: dict[str, Pod] = {}
         self._allocations: dict[str, Allocation] = {}
         self._inventories: dict[str, NodeInventory] = {}
+        self._sorted: tuple[NodeInventory, ...] | None = None
         self._offers: tuple[RuntimeImage, ...] | None = None
         self._snapshot: Snapshot | None = None
         self._pods.on_change(self._pod_changed)
@@ -75,7 +76,9 @@ class FleetView:
     @property
     def inventories(self) -> tuple[NodeInventory, ...]:
         """All nodes with cards, in the order of their names."""
-        return tuple(self._inventories[name] for name in sorted(self._inventories))
+        if self._sorted is None:
+            self._sorted = tuple(self._inventories[name] for name in sorted(self._inventories))
+        return self._sorted
 
     @property
     def allocations(self) -> dict[str, Allocation]:
@@ -124,7 +127,7 @@ class FleetView:
             self._inventories.pop(name, None)
         else:
             self._inventories[name] = inventory
-        self._snapshot = None
+        self._snapshot = self._sorted = None
         self._on_fleet()
 
     def _profile_changed(self, _kind: ChangeKind, _profile: RuntimeProfile, _before: RuntimeProfile | None) -> None:

@@ -93,7 +93,7 @@ class Sandbox:
             *(self._agent(node.name) for node in self.fleet.nodes if node.cards),
             self._module("scheduler", "--kubeconfig", str(self.user("scheduler")),
                          "--config", str(self.directory / "scheduler.yaml")),
-            # self._module("jobs", "--kubeconfig", str(self.user("jobs"))),
+            self._module("jobs", "--kubeconfig", str(self.user("jobs"))),
             self._kubelet(),
         ]  # fmt: skip
         await start_together(self.supervisor, programs, said)

@@ -46,7 +46,7 @@ TOOLS: Final = (
         "mv",
     ),
     *("nproc", "ps", "pwd", "readlink", "rm", "seq", "sleep", "sort", "tail", "tee", "test", "touch", "tr", "true"),
-    *("uname", "wc", "grep", "sed"),
+    *("uname", "wc", "grep", "sed", "setsid", "timeout"),
 )
 _NAME: Final = re.compile(r"[a-z0-9][a-zA-Z0-9._/:@-]{0,254}")
 

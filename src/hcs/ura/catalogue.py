@@ -14,7 +14,7 @@ from functools import cache, cached_property
 import msgspec
 
 from hcs.model.devices import DEFAULT_WORKLOAD, Device, Link, Rate, Verdict
-from hcs.model.quantities import GIB, show_bytes
+from hcs.model.quantities import GIB
 from hcs.ura import tables
 from hcs.ura.naming import begins, either, fold, folds_to, shown, vendor_word
 from hcs.ura.rates import REFERENCE, RateBook
@@ -234,13 +234,6 @@ def as_device(
 def _nearest(cards: tuple[CardModel, ...], vram: int) -> tuple[CardModel, ...]:
     """Those whose memory is within a fifth of ``vram``: tools print less than is marketed, never a different size."""
     return tuple(card for card in cards if card.vram and abs(Fraction(vram, card.vram) - 1) <= Fraction(1, 5))
-
-
-def describe(card: CardModel) -> str:
-    """One line for people: name, memory, and how many devices a board holds."""
-    memory = "memory unknown" if card.vram is None else show_bytes(card.vram)
-    boards = f", {card.devices_per_board} devices a board" if card.devices_per_board > 1 else ""
-    return f"{card.key} ({memory}{boards})"
 
 
 @cache

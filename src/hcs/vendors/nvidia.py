@@ -76,11 +76,7 @@ class NvidiaVendor:
         """The worst critical Xid of each card so far; cards that no longer answer are left out."""
         with self._lock, _as_vendor_error():
             self._drain()
-            return [
-                self._worst.get(uuid, HealthObservation(uuid))
-                for uuid, handle in self._handles.items()
-                if self._answers(handle)
-            ]
+            return [self.worst(uuid) for uuid, handle in self._handles.items() if self._answers(handle)]
 
     def node_files(self, device: Device) -> NodeFiles:
         """Nothing beyond the profile: NVIDIA's nodes are numbered like the cards."""
@@ -119,12 +115,17 @@ class NvidiaVendor:
                 event = pynvml.nvmlEventSetWait_v2(self._events, _NO_WAIT)
             except (pynvml.NVMLError_Timeout, pynvml.NVMLError_GpuIsLost):  # a lost card is noticed by _answers
                 return
-            self._remember(_text(pynvml.nvmlDeviceGetUUID(event.device)), int(event.eventData))
+            self.remember(_text(pynvml.nvmlDeviceGetUUID(event.device)), int(event.eventData))
 
-    def _remember(self, uuid: str, code: int) -> None:
-        before = self._worst.get(uuid, HealthObservation(uuid))
+    def remember(self, uuid: str, code: int) -> None:
+        """Note a critical Xid of a card; a milder one than is known changes nothing."""
+        before = self.worst(uuid)
         if _SEVERITY[classify("nvidia", code).verdict] > _SEVERITY[classify("nvidia", before.code).verdict]:
             self._worst[uuid] = msgspec.structs.replace(before, code=code, name=f"Xid {code}")
+
+    def worst(self, uuid: str) -> HealthObservation:
+        """The worst Xid of a card so far."""
+        return self._worst.get(uuid, HealthObservation(uuid))
 
     def _answers(self, handle: Any) -> bool:
         try:

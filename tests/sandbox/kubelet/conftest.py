@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from tests.sandbox.kubelet.scene import Ground
 
 from hcs.sandbox.images import PLAIN, ImageStore
-from tests.sandbox.kubelet.scene import Ground
 
 
 @pytest.fixture(scope="session")

@@ -127,9 +127,16 @@ def state(status: Mapping[str, Any], container: str = "c0") -> tuple[str, dict[s
     return word, facts
 
 
+async def eventually(look: Callable[[], bool]) -> None:
+    """Wait for something that no event tells of, such as another process's output."""
+    async with asyncio.timeout(20):
+        while not look():  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0.01)
+
+
 @contextlib.asynccontextmanager
 async def answering(socket: Path, answer: Callable[[str, str, bytes], tuple[int, Any]]) -> AsyncIterator[None]:
-    """A server on a Unix socket that speaks the agent's protocol: ``answer(method, path, body)`` gives code and JSON."""
+    """A server on a Unix socket that speaks the agent's protocol; ``answer(method, path, body)`` is code and JSON."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):

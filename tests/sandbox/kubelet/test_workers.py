@@ -7,10 +7,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.sandbox.kubelet.scene import Ground, answering, deleted, eventually, over, pod_with, shell, state
 
 from hcs.sandbox.images import PLAIN
 from hcs.sandbox.kubelet.restarts import BackOff
-from tests.sandbox.kubelet.scene import Ground, answering, deleted, over, pod_with, shell, state
 
 
 def test_a_pod_runs_logs_and_succeeds(ground: Ground) -> None:
@@ -147,7 +147,7 @@ def test_a_container_that_ignores_sigterm_is_killed_with_all_its_children(ground
         pod = pod_with({"command": ["bash", "-c", script]})
         async with ground.running(pod) as worker:
             await ground.cluster.until(lambda s: s["phase"] == "Running")
-            await logged(ground, "up")
+            await logged(ground, "up", lines=3)
             children = [int(word) for word in ground.log().split() if word.isdigit()]
             worker.update(deleted(pod, 30))
             worker.update(deleted(pod, 0))  # asked again, with less patience
@@ -162,10 +162,10 @@ def test_a_container_that_ignores_sigterm_is_killed_with_all_its_children(ground
 
 def test_what_the_command_leaves_running_ends_with_it(ground: Ground) -> None:
     async def story() -> None:
-        pod = pod_with(shell("setsid sleep 600 & echo $!"), restartPolicy="Never")
-        async with ground.running(pod):
-            await ground.cluster.until(over)
-        assert not Path(f"/proc/{ground.log().strip()}").exists()
+        daemon = "setsid sh -c 'echo $$$$ > pid; exec sleep 600' & until [ -s pid ]; do sleep 0.01; done; cat pid"
+        async with ground.running(pod_with(shell(daemon, workingDir="/tmp"), restartPolicy="Never")):
+            assert (await ground.cluster.until(over))["phase"] == "Succeeded"
+        assert not Path(f"/proc/{int(ground.log())}").exists()
 
     asyncio.run(story())
 
@@ -297,18 +297,19 @@ def test_a_finished_pod_is_not_run_and_is_removed_when_deleted(ground: Ground) -
     asyncio.run(story())
 
 
-async def logged(ground: Ground, word: str) -> None:
-    """Wait until the container has said a word."""
-    async with asyncio.timeout(20):
-        while not (ground.logs / "c0.log").exists() or word not in ground.log().split():
-            await asyncio.sleep(0.01)
+async def logged(ground: Ground, word: str, lines: int = 1) -> None:
+    """Wait until the container has said a word, and so many lines in all."""
+
+    def said() -> bool:
+        text = ground.log() if (ground.logs / "c0.log").exists() else ""
+        return word in text.split() and text.count("\n") >= lines
+
+    await eventually(said)
 
 
 async def gone(ground: Ground) -> None:
     """Wait until the pod is removed."""
-    async with asyncio.timeout(20):
-        while not ground.cluster.removed:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: ground.cluster.removed)
 
 
 def test_no_descriptor_of_the_kubelet_reaches_a_container(ground: Ground) -> None:
@@ -321,5 +322,30 @@ def test_no_descriptor_of_the_kubelet_reaches_a_container(ground: Ground) -> Non
         finally:
             os.close(secret)
         assert int(ground.log()) <= 4, "standard streams and the directory that ls reads"
+
+    asyncio.run(story())
+
+
+def test_the_agent_hears_of_a_pod_that_went_by_force_and_not_of_a_kubelet_that_stops(
+    ground: Ground, tmp_path: Path
+) -> None:
+    calls: list[str] = []
+
+    def answer(method: str, path: str, body: bytes) -> tuple[int, Any]:
+        calls.append(method)
+        return 200, {"adjustment": {}}
+
+    async def story() -> None:
+        ground.socket = str(tmp_path / "agent.sock")
+        endless = pod_with(shell("while :; do sleep 0.05; done"))
+        async with answering(tmp_path / "agent.sock", answer):
+            async with ground.running(endless):
+                await ground.cluster.until(lambda s: s["phase"] == "Running")
+            assert calls == ["POST"], "a stopping kubelet keeps what the container will need when it starts again"
+            async with ground.running(endless) as worker:
+                await ground.cluster.until(lambda s: s["phase"] == "Running")
+                await eventually(lambda: calls == ["POST", "POST"])
+                worker.abandon(gone=True)
+                await eventually(lambda: calls == ["POST", "POST", "DELETE"])
 
     asyncio.run(story())

@@ -94,7 +94,7 @@ async def _scene(stage: Stage, name: str) -> SceneReport:
     begun, error = time.monotonic(), ""
     try:
         await play(stage)
-    except (ClaimFailedError, ApiError, httpx2.HTTPError) as failure:
+    except (ClaimFailedError, ApiError, httpx2.HTTPError, msgspec.DecodeError, LookupError) as failure:
         error = str(failure)
         stage.say(f"[bold red]✗[/] {error}")
     seconds = time.monotonic() - begun

@@ -25,6 +25,7 @@ from hcs.sandbox.apiserver.selectors import predicate
 from hcs.sandbox.apiserver.status import (
     ApiError,
     JsonObject,
+    PathUnknownError,
     bad_request,
     internal,
     method_not_allowed,
@@ -55,15 +56,25 @@ class Application:
     def __init__(self, cluster: Cluster, tokens: Tokens, watches: Watches) -> None:
         self.cluster, self.tokens, self.watches = cluster, tokens, watches
         self.address = "127.0.0.1"
+        self.running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        self.running += 1
+        try:
+            await self._respond(scope, receive, send)
+        finally:
+            self.running -= 1
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         try:
             response = await self._answer(request)
         except ClientDisconnect:
             return
+        except PathUnknownError as error:
+            response = Response(error.message, 404, media_type="text/plain")
         except ApiError as error:
             response = _json(error.body, error.code)
             if error.details and error.details.get("retryAfterSeconds"):
@@ -116,11 +127,15 @@ class Application:
             case ["apis", group, version, *rest]:
                 pass
             case _:
-                raise no_such_path()
+                raise PathUnknownError
+        if not self.cluster.registry.serves(group, version):
+            raise PathUnknownError
         namespace = ""
         if len(rest) >= 3 and rest[0] == "namespaces" and rest[2] not in ("status", "finalize"):
             namespace, rest = rest[1], rest[2:]
         resource = self.cluster.registry.find(group, version, rest[0]) if rest else None
+        if resource is None and group and rest:
+            raise PathUnknownError
         if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
             raise no_such_path()
         target = Target(resource, namespace, *rest[1:])

@@ -14,11 +14,11 @@ from hcs.sandbox.apiserver.attempts import Attempt, User
 from hcs.sandbox.apiserver.cluster import Cluster
 from hcs.sandbox.apiserver.kinds import Resource
 from hcs.sandbox.apiserver.status import (
+    ApiError,
     JsonObject,
     bad_request,
     conflict,
     failed_precondition,
-    invalid,
     required,
     unsupported,
 )
@@ -65,8 +65,8 @@ def _read(body: Any, namespace: str, name: str) -> JsonObject:
         causes.append(unsupported("target.kind", target["kind"], ("Node", "<empty>")))
     if not target.get("name"):
         causes.append(required("target.name"))
-    if causes:
-        raise invalid("Binding", "", name, causes)
+    if causes:  # a plain 500 on the real server too
+        raise ApiError(500, "", str(causes[0]) if len(causes) == 1 else f"[{', '.join(map(str, causes))}]")
     return {"kind": "Binding", "apiVersion": "v1", "metadata": meta, "target": dict(target)}
 
 

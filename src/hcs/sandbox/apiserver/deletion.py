@@ -75,14 +75,13 @@ async def delete(
 
 
 def _check_preconditions(resource: Resource, stored: Stored, options: DeleteOptions) -> None:
-    for field, asked, seen in (
-        ("UID", options.uid, stored.uid),
-        ("ResourceVersion", options.version, str(stored.version)),
+    for field, asked, seen, guess in (
+        ("UID", options.uid, stored.uid, "deleted and then recreated"),
+        ("ResourceVersion", options.version, str(stored.version), "modified"),
     ):
         if asked and asked != seen:
             why = f"the {field} in the precondition ({asked}) does not match the {field} in record ({seen})"
-            full = f"{why}. The object might have been deleted and then recreated"
-            raise conflict(resource.plural, resource.group, stored.name, full)
+            raise conflict(resource.kind, resource.group, stored.name, f"{why}. The object might have been {guess}")
 
 
 def carry_out(cluster: Cluster, resource: Resource, stored: Stored, options: DeleteOptions) -> tuple[Stored, bool]:
@@ -101,20 +100,27 @@ def carry_out(cluster: Cluster, resource: Resource, stored: Stored, options: Del
         meta.pop("finalizers", None)
     grace = _grace_seconds(resource, object, options)
     waits_for_contents = resource.plural == "namespaces" and bool((object.get("spec") or {}).get("finalizers"))
-    if not grace and not finalizers and not waits_for_contents:
-        return cluster.store.remove(stored, object), True
-    held = meta.get("deletionGracePeriodSeconds")
-    if "deletionTimestamp" not in meta or (grace is not None and held is not None and grace < held):
-        if "generation" in meta:
-            meta["generation"] += 1
-        meta["deletionTimestamp"] = timestamp(cluster.sources.now() + timedelta(seconds=grace or 0))
-        if not waits_for_contents:
-            meta["deletionGracePeriodSeconds"] = grace or 0
+    stays = bool(grace or finalizers or waits_for_contents)
+    if stays or grace is not None:
+        _mark(cluster, meta, grace, timed=not waits_for_contents)
     if waits_for_contents:
         object["status"] = {**(object.get("status") or {}), "phase": "Terminating"}
-    if object == stored.object:
-        return stored, False
-    return cluster.store.replace(stored, object), False
+    if object != stored.object and (stays or grace is not None):
+        stored = cluster.store.replace(stored, object)
+    return (stored, False) if stays else (cluster.store.remove(stored), True)
+
+
+def _mark(cluster: Cluster, meta: JsonObject, grace: int | None, *, timed: bool) -> None:
+    """Set the deletion fields, or bring an earlier deletion forward; later ones never lengthen the grace."""
+    held = meta.get("deletionGracePeriodSeconds")
+    first = "deletionTimestamp" not in meta
+    if not first and (grace is None or held is None or grace >= held):
+        return
+    if first and "generation" in meta:
+        meta["generation"] += 1
+    meta["deletionTimestamp"] = timestamp(cluster.sources.now() + timedelta(seconds=grace or 0))
+    if timed:
+        meta["deletionGracePeriodSeconds"] = grace or 0
 
 
 def _grace_seconds(resource: Resource, object: JsonObject, options: DeleteOptions) -> int | None:

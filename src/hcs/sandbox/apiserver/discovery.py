@@ -12,7 +12,7 @@ import hashlib
 import msgspec
 
 from hcs.sandbox.apiserver.kinds import ALL_VERBS, Registry, Resource
-from hcs.sandbox.apiserver.status import JsonObject, no_such_path
+from hcs.sandbox.apiserver.status import JsonObject, PathUnknownError
 
 VERSION = {
     "major": "1", "minor": "36", "gitVersion": "v1.36.0+hcs-sandbox-emulated", "gitCommit": "", "gitTreeState": "clean",
@@ -38,7 +38,7 @@ def group_list(registry: Registry) -> JsonObject:
 def group(registry: Registry, name: str) -> JsonObject:
     versions = registry.groups().get(name)
     if versions is None:
-        raise no_such_path()
+        raise PathUnknownError
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)}
 
 
@@ -51,7 +51,7 @@ def resource_list(registry: Registry, group: str, version: str) -> JsonObject:
     """The resources of one group and version, subresources included. Raises ApiError 404."""
     served = [resource for resource in registry if (resource.group, resource.version) == (group, version)]
     if not served:
-        raise no_such_path()
+        raise PathUnknownError
     entries = []
     for resource in served:
         entries.append(_entry(resource))
@@ -107,7 +107,7 @@ def openapi_document(registry: Registry, path: str) -> JsonObject:
     """/openapi/v3/api/v1 and the like: per kind a PATCH that takes fieldValidation. Raises ApiError 404."""
     served = [resource for resource in registry if _document_path(resource) == path]
     if not served:
-        raise no_such_path()
+        raise PathUnknownError
     return {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes (emulated by the HCS sandbox)", "version": VERSION["gitVersion"]},

@@ -10,9 +10,17 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 
-from hcs.sandbox.apiserver import customresources, expressions, metadata, pods, podvalidation, quantities, schema
+from hcs.sandbox.apiserver import (
+    customresources,
+    expressions,
+    metadata,
+    pods,
+    podvalidation,
+    quantities,
+    schema,
+    wiretypes,
+)
 from hcs.sandbox.apiserver.kinds import Resource
-from hcs.sandbox.apiserver.patch import without_nulls
 from hcs.sandbox.apiserver.status import (
     Cause,
     JsonObject,
@@ -21,6 +29,7 @@ from hcs.sandbox.apiserver.status import (
     invalid,
     invalid_value,
     required,
+    unsupported,
 )
 
 _WEBHOOKS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
@@ -33,7 +42,7 @@ def normalise(resource: Resource, object: JsonObject) -> JsonObject:
         schema.apply_defaults(object, resource.custom.schema)
         return object
     if resource.plural != "events":
-        object = without_nulls(object)
+        object, _ = wiretypes.conform(resource, object)
     try:
         _defaults(resource, object)
     except quantities.QuantityError as error:
@@ -53,6 +62,7 @@ def _defaults(resource: Resource, object: JsonObject) -> None:
         case "pods":
             object.setdefault("spec", {})
             pods.set_defaults(object["spec"])
+            pods.mirror_addresses(object.get("status") or {})
         case "jobs":
             _job_defaults(object)
         case "nodes":
@@ -70,6 +80,9 @@ def _defaults(resource: Resource, object: JsonObject) -> None:
             object["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
         case "secrets":
             object.setdefault("type", "Opaque")
+            for key, text in (object.get("data") or {}).items():
+                if not _is_base64(text):
+                    raise quantities.QuantityError(f"illegal base64 data in {key}")
             for key, text in (object.pop("stringData", None) or {}).items():
                 object.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
         case "resourcequotas":
@@ -86,6 +99,14 @@ def _defaults(resource: Resource, object: JsonObject) -> None:
         case plural if plural in _WEBHOOKS:
             for webhook in object.get("webhooks") or ():
                 _webhook_defaults(webhook, mutating=plural == _WEBHOOKS[0])
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return True
 
 
 def _job_defaults(object: JsonObject) -> None:
@@ -148,7 +169,9 @@ def prepare_create(resource: Resource, object: JsonObject, now: str) -> None:
             zeros = dict.fromkeys(("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"), 0)
             object["status"] = zeros
         case "customresourcedefinitions":
-            object["status"] = {}
+            stored = [version["name"] for version in object["spec"].get("versions") or () if version.get("storage")]
+            names = {"plural": "", "kind": ""}
+            object["status"] = {"conditions": None, "acceptedNames": names, "storedVersions": stored}
     if resource.custom is not None and resource.has_status:
         object.pop("status", None)
 
@@ -158,6 +181,8 @@ def _job_selector(object: JsonObject) -> None:
     if spec.get("manualSelector"):
         return
     labels = spec["template"]["metadata"].setdefault("labels", {})
+    if "labels" not in meta:
+        meta["labels"] = labels
     for prefix in ("", "batch.kubernetes.io/"):
         labels[f"{prefix}controller-uid"] = meta["uid"]
         labels[f"{prefix}job-name"] = meta["name"]
@@ -199,8 +224,10 @@ def _wish(resource: Resource, object: JsonObject) -> JsonObject:
 def validate(resource: Resource, new: JsonObject, old: JsonObject | None, subresource: str = "") -> Iterator[Cause]:
     """Everything wrong with an object about to be stored."""
     yield from metadata.validate(resource, new)
+    if old is not None:
+        yield from metadata.validate_update(new, old)
     if resource.custom is not None:
-        yield from schema.validate(new, resource.custom.schema, "", old)
+        yield from schema.validate(new, resource.custom.schema, old)
         return
     match resource.plural:
         case "pods" if subresource == "status":
@@ -221,10 +248,18 @@ def validate(resource: Resource, new: JsonObject, old: JsonObject | None, subres
         case "configmaps" | "secrets" if old is not None and old.get("immutable"):
             if new.get("data") != old.get("data") or not new.get("immutable"):
                 yield forbidden_field("data", "field is immutable when `immutable` is set")
+        case "events":
+            yield from _event(new)
         case "validatingadmissionpolicies":
             yield from _policy(new)
         case plural if plural in _WEBHOOKS:
             yield from _webhooks(new)
+
+
+def _event(object: JsonObject) -> Iterator[Cause]:
+    about, own = (object.get("involvedObject") or {}).get("namespace", ""), object["metadata"].get("namespace", "")
+    if about != own and not (not about and own == "default"):
+        yield invalid_value("involvedObject.namespace", about, "does not match event.namespace")
 
 
 def _pod_status(object: JsonObject) -> Iterator[Cause]:
@@ -259,7 +294,9 @@ def _webhooks(object: JsonObject) -> Iterator[Cause]:
             )
         if not webhook.get("admissionReviewVersions"):
             yield required(f"{place}.admissionReviewVersions", "must specify one of v1, v1beta1")
-        if webhook.get("sideEffects") not in ("None", "NoneOnDryRun"):
+        if webhook.get("sideEffects") and webhook["sideEffects"] not in ("None", "NoneOnDryRun"):
+            yield unsupported(f"{place}.sideEffects", webhook["sideEffects"], ("None", "NoneOnDryRun"))
+        elif not webhook.get("sideEffects"):
             yield required(f"{place}.sideEffects", "must specify one of None, NoneOnDryRun")
         if not 1 <= webhook["timeoutSeconds"] <= 30:
             yield invalid_value(
@@ -271,7 +308,11 @@ def _webhooks(object: JsonObject) -> Iterator[Cause]:
         if ("url" in config) == ("service" in config):
             yield required(f"{place}.clientConfig", "exactly one of url or service is required")
         elif "url" in config and not str(config["url"]).startswith("https://"):
-            yield invalid_value(f"{place}.clientConfig.url", config["url"], '"https" is the only allowed URL scheme')
+            yield invalid_value(
+                f"{place}.clientConfig.url",
+                str(config["url"]).partition(":")[0],
+                "'https' is the only allowed URL scheme; desired format: https://host[/path]",
+            )
         for position, condition in enumerate(webhook.get("matchConditions") or ()):
             yield from _expression(f"{place}.matchConditions[{position}].expression", condition.get("expression", ""))
 

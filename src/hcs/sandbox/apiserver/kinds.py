@@ -148,6 +148,9 @@ class Registry:
     def by_kind(self, api_version: str, kind: str) -> Resource | None:
         return next((r for r in self if r.kind == kind and r.api_version == api_version), None)
 
+    def serves(self, group: str, version: str) -> bool:
+        return any((resource.group, resource.version) == (group, version) for resource in self)
+
     def groups(self) -> dict[str, list[str]]:
         """Named groups with their versions, in order of first appearance, without the core group."""
         found: dict[str, list[str]] = {}

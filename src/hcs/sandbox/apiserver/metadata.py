@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from hcs.sandbox.apiserver.kinds import Resource
-from hcs.sandbox.apiserver.status import Cause, JsonObject, invalid_value, required, too_long
+from hcs.sandbox.apiserver.status import Cause, JsonObject, forbidden_field, invalid_value, required, too_long
 
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 ANNOTATION_LIMIT = 262_144
@@ -114,16 +114,26 @@ def validate(resource: Resource, object: JsonObject) -> Iterator[Cause]:
         yield from qualified_name("metadata.annotations", key.lower())
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > ANNOTATION_LIMIT:
         yield too_long("metadata.annotations", ANNOTATION_LIMIT)
-    for index, owner in enumerate(metadata.get("ownerReferences") or ()):
-        for field in ("apiVersion", "kind", "name", "uid"):
+    for owner in metadata.get("ownerReferences") or ():
+        for field, subject in (("apiVersion", "version "), ("kind", ""), ("name", ""), ("uid", "")):
             if not owner.get(field):
-                yield Cause(
-                    f"metadata.ownerReferences[{index}].{field}",
-                    "FieldValueInvalid",
-                    f'Invalid value: "": {field} must not be empty',
-                )
-    for finalizer in metadata.get("finalizers") or ():
+                yield invalid_value(f"metadata.ownerReferences.{field}", "", f"{subject}must not be empty")
+    for index, finalizer in enumerate(metadata.get("finalizers") or ()):
+        if "/" not in finalizer and finalizer not in ("orphan", "foregroundDeletion", "kubernetes"):
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            yield invalid_value(f"metadata.finalizers[{index}]", finalizer, why)
         yield from qualified_name("metadata.finalizers", finalizer)
+
+
+def validate_update(new: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    """An object on its way out takes no new finalizers."""
+    added = [f for f in new["metadata"].get("finalizers") or () if f not in (old["metadata"].get("finalizers") or ())]
+    if old["metadata"].get("deletionTimestamp") and added:
+        listed = ", ".join(f'"{finalizer}"' for finalizer in added)
+        why = (
+            f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
+        )
+        yield forbidden_field("metadata.finalizers", why)
 
 
 def qualified_name(field: str, key: str) -> Iterator[Cause]:

@@ -10,7 +10,6 @@ Merge keys depend only on the field's name here. That is right for the kinds we 
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import jsonpatch
@@ -35,15 +34,16 @@ _MERGED_PRIMITIVES = {"finalizers"}
 
 
 def apply_json_patch(document: JsonObject, patch: Any) -> JsonObject:
-    """Apply RFC 6902 operations. Raises ApiError 400 for a malformed patch, 422 for one that does not fit."""
+    """Apply RFC 6902 operations. Raises ApiError 400 for something else, 422 for a patch that does not fit."""
+    if not isinstance(patch, list):
+        raise bad_request(
+            "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+        )
     try:
         result: Any = jsonpatch.JsonPatch(patch).apply(document, in_place=False)
-    except jsonpatch.JsonPatchTestFailed as error:
-        raise _unprocessable(f"testing path: test failed: {error}") from None
-    except (jsonpatch.JsonPatchConflict, jsonpointer.JsonPointerException) as error:
-        raise _unprocessable(str(error)) from None
-    except (jsonpatch.InvalidJsonPatch, TypeError, KeyError) as error:
-        raise bad_request(f"error decoding patch: {error}") from None
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError):
+        message = "the server rejected our request due to an error in our request"
+        raise ApiError(422, "Invalid", message, {}) from None
     changed: JsonObject = result
     return changed
 
@@ -102,9 +102,9 @@ def _merge_map(current: JsonObject, patch: JsonObject, *, directives: bool) -> J
             result[key] = _merge_list(key, result.get(key) or [], value, directives=directives)
         else:
             result[key] = value
-    for field, order in orders.items():
-        if isinstance(result.get(field), list):
-            result[field] = _ordered(field, result[field], order)
+    for field in sorted({*orders, *patch}) if directives else ():
+        if isinstance(result.get(field), list) and (field in _MERGE_KEYS or field in _MERGED_PRIMITIVES):
+            result[field] = _ordered(field, result[field], orders.get(field) or patch[field], current.get(field) or [])
     return result
 
 
@@ -134,17 +134,22 @@ def _merge_list(field: str, current: list[Any], patch: list[Any], *, directives:
     return result
 
 
-def _ordered(field: str, items: list[Any], order: list[Any]) -> list[Any]:
-    """Put the listed items in their order; items the patch does not know keep their place before the next known one."""
+def _ordered(field: str, items: list[Any], order: list[Any], live: list[Any]) -> list[Any]:
+    """Order a merged list: the patch's items in the patch's order, the others woven in as they lived."""
     key = _MERGE_KEYS.get(field)
 
     def identity(item: Any) -> Any:
         return item.get(key) if isinstance(item, dict) and key else item
 
-    wanted = [identity(item) for item in order]
-    known = sorted((item for item in items if identity(item) in wanted), key=lambda item: wanted.index(identity(item)))
-    supply = iter(known)
-    return [item if identity(item) not in wanted else next(supply) for item in items]
+    wanted, lived = [identity(item) for item in order], [identity(item) for item in live]
+    named = sorted((i for i in items if identity(i) in wanted), key=lambda item: wanted.index(identity(item)))
+    others = [item for item in items if identity(item) not in wanted]
+    woven: list[Any] = []
+    while named and others:
+        left, right = identity(others[0]), identity(named[0])
+        before = left in lived and right in lived and lived.index(left) < lived.index(right)
+        woven.append((others if before else named).pop(0))
+    return woven + named + others
 
 
 def decode_patch(content_type: str, body: bytes) -> Any:
@@ -160,17 +165,3 @@ def decode_patch(content_type: str, body: bytes) -> Any:
         return msgspec.json.decode(body)
     except msgspec.DecodeError as error:
         raise bad_request(f"error decoding patch: {error}") from None
-
-
-def without_nulls(value: Any) -> Any:
-    """The same document without null members, as a typed server would keep it."""
-    if isinstance(value, dict):
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [without_nulls(item) for item in value]
-    return copy.copy(value)
-
-
-def _unprocessable(why: str) -> ApiError:
-    message = f"the server rejected our request due to an error in our request: {why}"
-    return ApiError(422, "Invalid", message, {})

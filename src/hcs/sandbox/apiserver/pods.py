@@ -115,8 +115,17 @@ def _volume_defaults(volume: JsonObject) -> None:
 
 
 def canonical_amounts(amounts: JsonObject) -> JsonObject:
-    """A resource list in the spelling the server returns; raises QuantityError."""
-    return {name: quantities.canonical(amount) for name, amount in amounts.items()}
+    """A resource list in the spelling the server returns, rounded up to thousandths; raises QuantityError."""
+    return {name: quantities.canonical(amount, thousandths=True) for name, amount in amounts.items()}
+
+
+def mirror_addresses(status: JsonObject) -> None:
+    """Keep ``podIP`` and ``podIPs`` (and the host's) telling the same."""
+    for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
+        if status.get(one) and not status.get(many):
+            status[many] = [{"ip": status[one]}]
+        elif status.get(many) and not status.get(one):
+            status[one] = status[many][0]["ip"]
 
 
 def admission_defaults(object: JsonObject, classes: dict[str, JsonObject]) -> str | None:
@@ -137,13 +146,18 @@ def admission_defaults(object: JsonObject, classes: dict[str, JsonObject]) -> st
         )
     spec["priority"] = priority
     spec.setdefault("preemptionPolicy", (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority"))
+    tolerate_lost_nodes(spec)
+    return None
+
+
+def tolerate_lost_nodes(spec: JsonObject) -> None:
+    """Add the two 300 s tolerations where nothing tolerates lost nodes; a real server does so at every update too."""
     tolerations = spec.get("tolerations") or []
     for key in _NOT_READY:
         if not any(_tolerates_no_execute(toleration, key) for toleration in tolerations):
             added = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
             tolerations = [*tolerations, added]
     spec["tolerations"] = tolerations
-    return None
 
 
 def _tolerates_no_execute(toleration: JsonObject, key: str) -> bool:
@@ -177,7 +191,7 @@ def initial_status(object: JsonObject, now: str) -> JsonObject:
                 "type": "PodScheduled",
                 "status": "False",
                 "lastProbeTime": None,
-                "lastTransitionTime": None,
+                "lastTransitionTime": now,
                 "reason": "SchedulingGated",
                 "message": "Scheduling is blocked due to non-empty scheduling gates",
             }

@@ -69,6 +69,8 @@ def validate_spec(spec: Spec, path: str = "spec") -> Iterator[Cause]:
     for name in (spec.get("resources") or {}).get("requests") or ():
         if name not in ("cpu", "memory") and not name.startswith("hugepages-"):
             yield unsupported(f"{path}.resources.requests[{name}]", name, ("cpu", "hugepages-", "memory"))
+            if name not in (spec["resources"].get("limits") or {}):
+                yield required(f"{path}.resources.limits", "Limit must be set for non overcommitable resources")
 
 
 def validate_create(object: JsonObject) -> Iterator[Cause]:
@@ -210,7 +212,7 @@ def _deadline(new: int | None, old: int | None) -> Iterator[Cause]:
     if new is None and old is not None:
         yield invalid_value("spec.activeDeadlineSeconds", None, "must not update from a positive integer to nil value")
     elif new is not None and old is not None and new > old:
-        yield invalid_value("spec.activeDeadlineSeconds", new, f"must be less than or equal to previous value: {old}")
+        yield invalid_value("spec.activeDeadlineSeconds", new, "must be less than or equal to previous value")
 
 
 def _selectors(spec: Spec, before: Spec) -> Iterator[Cause]:

@@ -62,13 +62,16 @@ def spell(amount: Fraction, family: str) -> str:
     return f"{whole}{_EXPONENT[power]}"
 
 
-def canonical(text: object) -> str:
+def canonical(text: object, *, thousandths: bool = False) -> str:
     """The spelling a real API server stores and returns.
 
     >>> canonical("1.5Gi"), canonical("0.5"), canonical(16)
     ('1536Mi', '500m', '16')
     """
-    return spell(*parse(text))
+    amount, family = parse(text)
+    if thousandths:
+        amount = Fraction(-((-amount * 1000) // 1), 1000)
+    return spell(amount, family)
 
 
 def is_countable(text: object) -> bool:

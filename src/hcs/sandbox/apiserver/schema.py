@@ -9,14 +9,21 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 from hcs.sandbox.apiserver import expressions
 from hcs.sandbox.apiserver.status import Cause, JsonObject, duplicate, invalid_value, required, unsupported
+from hcs.sandbox.apiserver.wiretypes import is_time
 
 Schema = dict[str, Any]
+_BLOCKING = (
+    "FieldValueRequired", "FieldValueTypeInvalid", "FieldValueNotSupported", "FieldValueTooLong", "FieldValueTooMany",
+)  # fmt: skip
+_NOT_CHECKED = (
+    "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing "
+    "errors to complete validation"
+)
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda v: isinstance(v, dict),
     "array": lambda v: isinstance(v, list),
@@ -57,10 +64,10 @@ def prune(value: Any, schema: Schema, path: str = "", *, root: bool = True) -> l
 
 
 def apply_defaults(value: Any, schema: Schema) -> None:
-    """Fill in ``default`` values, in place. A null where null is not allowed counts as absent."""
+    """Fill in ``default`` values, in place. A null where none is allowed counts as absent."""
     if isinstance(value, dict):
         for key, part in (schema.get("properties") or {}).items():
-            if value.get(key, ...) is None and not part.get("nullable") and "default" in part:
+            if value.get(key, ...) is None and not part.get("nullable"):
                 del value[key]
             if key not in value and "default" in part:
                 value[key] = _fresh(part["default"])
@@ -80,8 +87,18 @@ def _fresh(value: Any) -> Any:
     return [_fresh(item) for item in value] if isinstance(value, list) else value
 
 
-def validate(value: Any, schema: Schema, path: str = "", old: Any = None, *, root: bool = True) -> Iterator[Cause]:
-    """Check a value that was pruned and defaulted. ``old`` is what stood there before, for transition rules."""
+def validate(value: JsonObject, schema: Schema, old: JsonObject | None = None) -> list[Cause]:
+    """Check an object that was pruned and defaulted; ``old`` is the object before, for transition rules.
+
+    CEL rules are not evaluated on an object whose structure is broken; the list then ends with a cause that says so.
+    """
+    causes = list(_structure(value, schema, "", root=True))
+    if any(cause.kind in _BLOCKING for cause in causes):
+        return [*causes, Cause("<nil>", "FieldValueInvalid", _NOT_CHECKED)]
+    return [*causes, *_rules(value, schema, "", old)]
+
+
+def _structure(value: Any, schema: Schema, path: str, *, root: bool = False) -> Iterator[Cause]:
     place = path or "<nil>"
     if value is None:
         if not schema.get("nullable"):
@@ -99,47 +116,47 @@ def validate(value: Any, schema: Schema, path: str = "", old: Any = None, *, roo
         yield unsupported(place, value, schema["enum"])
     yield from _bounds(value, schema, place)
     if isinstance(value, dict):
-        yield from _members(value, schema, path, old, root=root)
+        yield from _members(value, schema, path, root=root)
     elif isinstance(value, list):
-        yield from _items(value, schema, path, old)
+        yield from _items(value, schema, path)
     yield from _combinations(value, schema, path)
-    yield from _rules(value, schema, path, old)
 
 
-def _members(value: JsonObject, schema: Schema, path: str, old: Any, *, root: bool) -> Iterator[Cause]:
-    before = old if isinstance(old, dict) else {}
+def _members(value: JsonObject, schema: Schema, path: str, *, root: bool) -> Iterator[Cause]:
     for name in schema.get("required") or ():
         if name not in value:
             yield required(f"{path}.{name}" if path else name)
-    for key, part in (schema.get("properties") or {}).items():
-        if key in value and not (root and key in ("apiVersion", "kind", "metadata")):
-            yield from validate(value[key], part, f"{path}.{key}" if path else key, before.get(key), root=False)
-    extra = schema.get("additionalProperties")
+    for key, part in _parts(value, schema):
+        if not (root and key in ("apiVersion", "kind", "metadata")):
+            yield from _structure(value[key], part, f"{path}.{key}" if path else key)
+
+
+def _parts(value: JsonObject, schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """The members that are there, each with its schema."""
+    properties, extra = schema.get("properties") or {}, schema.get("additionalProperties")
+    yield from ((key, part) for key, part in properties.items() if key in value)
     if isinstance(extra, dict):
-        for key in value.keys() - (schema.get("properties") or {}).keys():
-            yield from validate(value[key], extra, f"{path}.{key}" if path else key, before.get(key), root=False)
+        yield from ((key, extra) for key in value if key not in properties)
 
 
-def _items(value: list[Any], schema: Schema, path: str, old: Any) -> Iterator[Cause]:
-    keys = schema.get("x-kubernetes-list-map-keys") or ()
+def _items(value: list[Any], schema: Schema, path: str) -> Iterator[Cause]:
     seen: list[Any] = []
-    before = old if isinstance(old, list) else []
     for index, item in enumerate(value):
-        place = f"{path}[{index}]"
-        held = None
-        if schema.get("x-kubernetes-list-type") == "map" and isinstance(item, dict):
-            identity: Any = {key: item.get(key) for key in keys}
-            held = next((b for b in before if isinstance(b, dict) and all(b.get(k) == identity[k] for k in keys)), None)
-        elif schema.get("x-kubernetes-list-type") == "set":
-            identity = item
-        else:
-            identity = None
-        if identity is not None:
-            if identity in seen:
-                yield duplicate(place, identity)
-            seen.append(identity)
+        identity = _identity(item, schema)
+        if identity is not None and identity in seen:
+            yield duplicate(f"{path}[{index}]", identity)
+        seen.append(identity)
         if isinstance(schema.get("items"), dict):
-            yield from validate(item, schema["items"], place, held, root=False)
+            yield from _structure(item, schema["items"], f"{path}[{index}]")
+
+
+def _identity(item: Any, schema: Schema) -> Any:
+    """What tells an item of a set or a keyed list from the others; None in plain lists."""
+    if schema.get("x-kubernetes-list-type") == "set":
+        return item
+    if schema.get("x-kubernetes-list-type") == "map" and isinstance(item, dict):
+        return {key: item.get(key) for key in schema.get("x-kubernetes-list-map-keys") or ()}
+    return None
 
 
 def _bounds(value: Any, schema: Schema, place: str) -> Iterator[Cause]:
@@ -151,8 +168,9 @@ def _bounds(value: Any, schema: Schema, place: str) -> Iterator[Cause]:
             yield invalid_value(place, value, f"{body} should be at least {schema['minLength']} chars long")
         if "pattern" in schema and not _pattern(schema["pattern"]).search(value):
             yield invalid_value(place, value, f"{body} should match '{schema['pattern']}'")
-        if schema.get("format") == "date-time" and not _is_time(value):
-            yield invalid_value(place, value, f"{body} must be of type date-time: {value!r}")
+        if schema.get("format") == "date-time" and not is_time(value):
+            message = f'Invalid value: "{value}": {body} must be of type date-time: "{value}"'
+            yield Cause(place, "FieldValueTypeInvalid", message)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         if "minimum" in schema and value < schema["minimum"]:
             yield invalid_value(place, value, f"{body} should be greater than or equal to {schema['minimum']}")
@@ -180,21 +198,36 @@ def _bounds(value: Any, schema: Schema, place: str) -> Iterator[Cause]:
 def _combinations(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
     place = path or "<nil>"
     for part in schema.get("allOf") or ():
-        yield from validate(value, part, path, root=False)
+        yield from _structure(value, part, path)
     for word in ("anyOf", "oneOf"):
         parts = schema.get(word)
-        fitting = sum(not any(validate(value, part, path, root=False)) for part in parts or ())
+        fitting = sum(not any(_structure(value, part, path)) for part in parts or ())
         if parts and (fitting == 0 or (word == "oneOf" and fitting > 1)):
             yield invalid_value(
                 place,
                 "",
                 f'"{path}" must validate {"at least" if word == "anyOf" else "one and only"} one schema ({word})',
             )
-    if "not" in schema and not any(validate(value, schema["not"], path, root=False)):
+    if "not" in schema and not any(_structure(value, schema["not"], path)):
         yield invalid_value(place, "", f'"{path}" must not validate the schema (not)')
 
 
 def _rules(value: Any, schema: Schema, path: str, old: Any) -> Iterator[Cause]:
+    """CEL rules of a value and of everything below it."""
+    yield from _own_rules(value, schema, path, old)
+    if isinstance(value, dict):
+        before = old if isinstance(old, dict) else {}
+        for key, part in _parts(value, schema):
+            yield from _rules(value[key], part, f"{path}.{key}" if path else key, before.get(key))
+    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+        held = [(_identity(item, schema), item) for item in old] if isinstance(old, list) else []
+        for index, item in enumerate(value):
+            identity = _identity(item, schema)
+            match = next((other for known, other in held if identity is not None and known == identity), None)
+            yield from _rules(item, schema["items"], f"{path}[{index}]", match)
+
+
+def _own_rules(value: Any, schema: Schema, path: str, old: Any) -> Iterator[Cause]:
     """``x-kubernetes-validations``: CEL over ``self``, and ``oldSelf`` in transition rules."""
     for rule in schema.get("x-kubernetes-validations") or ():
         transition = "oldSelf" in rule["rule"]
@@ -205,7 +238,11 @@ def _rules(value: Any, schema: Schema, path: str, old: Any) -> Iterator[Cause]:
         try:
             holds = expressions.evaluate(rule["rule"], scope)
         except expressions.ExpressionError as error:
-            yield Cause(field, "FieldValueInvalid", f"Invalid value: rule evaluation error: {rule['rule']}: {error}")
+            yield Cause(
+                field,
+                "FieldValueInvalid",
+                f"Invalid value: {error} evaluating rule: {rule.get('message') or rule['rule']}",
+            )
             continue
         if holds is not True:
             yield Cause(field, rule.get("reason", "FieldValueInvalid"), _rule_message(rule, scope, value))
@@ -232,10 +269,3 @@ def _wrong_type(place: str, seen: str, wanted: str) -> Cause:
 
 def _type_of(value: Any) -> str:
     return "null" if value is None else next((name for name, test in _TYPES.items() if test(value)), "unknown")
-
-
-def _is_time(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False

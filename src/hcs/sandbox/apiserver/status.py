@@ -138,6 +138,8 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> ApiErr
     text = str(causes[0]) if len(causes) == 1 else "[" + ", ".join(str(cause) for cause in causes) + "]"
     subject = f"{kind}.{group}" if group else kind
     details = _details(kind, group, name)
+    if not name:
+        del details["name"]
     details["causes"] = [{"reason": cause.kind, "message": cause.message, "field": cause.field} for cause in causes]
     return ApiError(422, "Invalid", f'{subject} "{name}" is invalid: {text}', details)
 
@@ -160,12 +162,21 @@ def internal(message: str) -> ApiError:
     return ApiError(500, "InternalError", f"Internal error occurred: {message}", causes)
 
 
+class PathUnknownError(ApiError):
+    """A path below no group we serve: the real server answers this one in plain text."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "NotFound", "404 page not found\n")
+
+
 def method_not_allowed() -> ApiError:
     return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
-def unsupported_media(supported: Sequence[str]) -> ApiError:
+def unsupported_media(supported: Sequence[str], *, patch: bool = False) -> ApiError:
     message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(supported)}"
+    if patch:
+        message = "415: Unsupported Media Type"
     return ApiError(415, "UnsupportedMediaType", message, {})
 
 

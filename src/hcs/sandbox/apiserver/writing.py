@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
-from hcs.sandbox.apiserver import kindrules, metadata, patch, pods, policies, quota
+from hcs.sandbox.apiserver import kindrules, metadata, patch, pods, policies, quota, schema, wiretypes
 from hcs.sandbox.apiserver.attempts import Attempt, User
 from hcs.sandbox.apiserver.cluster import Cluster, present, refuse_unknown_namespace, to_stored
 from hcs.sandbox.apiserver.kinds import Resource
 from hcs.sandbox.apiserver.status import (
     ApiError,
+    Cause,
     JsonObject,
     already_exists,
     bad_request,
@@ -26,6 +27,7 @@ from hcs.sandbox.apiserver.status import (
     forbidden,
     invalid,
     invalid_value,
+    required,
     unsupported_media,
 )
 from hcs.sandbox.apiserver.storage import ExistsError, StaleError, Stored
@@ -66,11 +68,21 @@ def accept_object(resource: Resource, namespace: str, name: str, object: Any) ->
     if not isinstance(object, dict) or not isinstance(object.setdefault("metadata", {}) or {}, dict):
         raise bad_request("the body is not a Kubernetes object")
     object["metadata"] = meta = object["metadata"] or {}
+    if resource.custom is not None and not (object.get("kind") and object.get("apiVersion")):
+        missing = "Kind" if not object.get("kind") else "apiVersion"
+        why = f"the object provided is unrecognized (must be of type {resource.kind}): Object '{missing}' is missing"
+        raise bad_request(why)
     kind, version = object.setdefault("kind", resource.kind), object.setdefault("apiVersion", resource.api_version)
+    if resource.custom is not None and version != resource.api_version:
+        why = f"does not match the expected API version ({resource.api_version})"
+        raise bad_request(f"the API version in the data ({version}) {why}")
+    if resource.custom is not None and kind != resource.kind:
+        cause = invalid_value("kind", kind, f"must be {resource.kind}")
+        raise invalid(kind, resource.group, meta_name(object), [cause])
     if (kind, version) != (resource.kind, resource.api_version):
         raise bad_request(
-            f"{kind} in version {version!r} cannot be handled as a {resource.kind}: "
-            f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
+            f'{kind} in version "{version}" cannot be handled as a {resource.kind}: converting ({version}.{kind}) to '
+            f"({resource.api_version}.{resource.kind}): unknown conversion"
         )
     if resource.namespaced:
         if meta.setdefault("namespace", namespace) != namespace:
@@ -83,14 +95,18 @@ def accept_object(resource: Resource, namespace: str, name: str, object: Any) ->
     return {"kind": kind, "apiVersion": version, "metadata": meta, **object}
 
 
+def meta_name(object: JsonObject) -> str:
+    return str(object["metadata"].get("name", ""))
+
+
 def _check_shape(resource: Resource, meta: JsonObject) -> None:
     for field in ("labels", "annotations"):
-        for key, value in (meta.get(field) or {}).items():
+        for value in (meta.get(field) or {}).values():
             if not isinstance(value, str):
                 seen = {bool: "bool", int: "number", float: "number", list: "array"}.get(type(value), "object")
                 raise bad_request(
                     f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: json: '
-                    f"cannot unmarshal {seen} into Go struct field ObjectMeta.metadata.{field} of type string ({key})"
+                    f"cannot unmarshal {seen} into Go struct field ObjectMeta.metadata.{field} of type string"
                 )
 
 
@@ -98,11 +114,12 @@ async def create(
     cluster: Cluster, resource: Resource, namespace: str, body: Any, user: User, options: WriteOptions
 ) -> Written:
     """Store a new object."""
-    object = to_stored(cluster.registry, resource, accept_object(resource, namespace, "", body))
+    object = accept_object(resource, namespace, "", body)
+    warnings = strict_fields(resource, object, options)
+    object = to_stored(cluster.registry, resource, object)
     meta = object["metadata"]
     if meta.get("resourceVersion"):
-        raise bad_request("resourceVersion should not be set on objects to be created")
-    warnings = strict_fields(resource, object, options)
+        raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
     asked_name = meta.get("name", "")
     if resource.namespaced:
         refuse_unknown_namespace(cluster, resource, namespace, asked_name)
@@ -156,13 +173,14 @@ async def update(
     options: WriteOptions,
 ) -> Written:  # fmt: skip
     """Replace an object; with a resourceVersion in the body only that version is replaced."""
-    object = to_stored(cluster.registry, resource, accept_object(resource, namespace, name, body))
+    object = accept_object(resource, namespace, name, body)
     warnings = strict_fields(resource, object, options)
+    object = to_stored(cluster.registry, resource, object)
     version = object["metadata"].get("resourceVersion", "")
     if not version and (resource.custom or resource.plural in _NEEDS_VERSION):
         cluster.must_get(resource, namespace, name)
         cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-        raise invalid(resource.kind, resource.group, name, [cause])
+        raise invalid(resource.plural, resource.group, name, [cause])
     raw = msgspec.json.encode(object)
     return await _change(
         cluster, resource, namespace, name, subresource, user, options.named("UpdateOptions"), options.dry_run,
@@ -179,14 +197,12 @@ async def apply_patch(
     if resource.custom is None:
         accepted.append(patch.STRATEGIC_PATCH)
     if content_type not in accepted:
-        raise unsupported_media(accepted)
+        raise unsupported_media(accepted, patch=resource.custom is None)
     if content_type != patch.JSON_PATCH and not isinstance(body, dict):
         raise bad_request("error decoding patch: a patch of this type is an object")
     if content_type == patch.APPLY_PATCH:
         if not options.field_manager:
-            raise bad_request(
-                'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
-            )
+            raise invalid("PatchOptions", "meta.k8s.io", "", [required("fieldManager", "is required for apply patch")])
         if not subresource and cluster.store.get(resource.storage_key, namespace, name) is None:
             return await create(
                 cluster,
@@ -209,18 +225,19 @@ async def apply_patch(
             result = patch.apply_configuration(shown, body, list_keys=resource.custom is None)
         else:
             result = patch.apply_strategic_patch(shown, body)
-        warnings[:] = strict_fields(resource, result, options)
+        warnings[:] = strict_fields(resource, result, options, patched=True)
         return to_stored(cluster.registry, resource, accept_object(resource, namespace, name, result))
 
     return await _change(
-        cluster, resource, namespace, name, subresource, user, options.named("PatchOptions"), options.dry_run, patched,
-        warnings,
+        cluster, resource, namespace, name, subresource, user, options.named("UpdateOptions"), options.dry_run, patched,
+        warnings, from_patch=True,
     )  # fmt: skip
 
 
 async def _change(
     cluster: Cluster, resource: Resource, namespace: str, name: str, subresource: str, user: User,
-    options: JsonObject, dry_run: bool, produce: Callable[[Stored], JsonObject], warnings: list[str],
+    options: JsonObject, dry_run: bool, produce: Callable[[Stored], JsonObject], warnings: list[str], *,
+    from_patch: bool = False,
 ) -> Written:  # fmt: skip
     for _ in range(_RETRIES):
         old = cluster.must_get(resource, namespace, name)
@@ -229,6 +246,10 @@ async def _change(
         asked_version = meta.get("resourceVersion", "")
         if asked_version and asked_version != str(old.version):
             raise conflict(resource.plural, resource.group, name)
+        if meta.get("uid") and meta["uid"] != old.uid and from_patch:
+            raise invalid(
+                resource.kind, resource.group, name, [invalid_value("metadata.uid", meta["uid"], "field is immutable")]
+            )
         if meta.get("uid") and meta["uid"] != old.uid:
             key = resource.registry_key(namespace, name)
             raise failed_precondition(resource.plural, resource.group, key, name, "UID", meta["uid"], old.uid)
@@ -237,6 +258,8 @@ async def _change(
             object = kindrules.normalise(resource, object)
             object["metadata"]["resourceVersion"] = str(old.version)
             metadata.prepare_update(object, old.object)
+            if resource.plural == "pods" and not subresource:
+                pods.tolerate_lost_nodes(object["spec"])
             return kindrules.prepare_update(resource, subresource, object, old.object)
 
         attempt = Attempt(
@@ -270,14 +293,19 @@ def _store_changed(cluster: Cluster, old: Stored, object: JsonObject, *, dry_run
     return stored
 
 
-def strict_fields(resource: Resource, object: JsonObject, options: WriteOptions) -> list[str]:
-    """Unknown fields of a custom resource: dropped, warned about or refused, as ``fieldValidation`` asks."""
-    if resource.custom is None or options.field_validation not in ("Strict", "Warn"):
+def strict_fields(resource: Resource, object: JsonObject, options: WriteOptions, *, patched: bool = False) -> list[str]:
+    """Fields nobody knows: dropped, warned about or refused, as ``fieldValidation`` asks."""
+    if options.field_validation == "Ignore":
         return []
-    from hcs.sandbox.apiserver import schema
-
-    unknown = schema.prune(msgspec.json.decode(msgspec.json.encode(object)), resource.custom.schema)
+    if resource.custom is not None:
+        unknown = schema.prune(msgspec.json.decode(msgspec.json.encode(object)), resource.custom.schema)
+    else:
+        _, unknown = wiretypes.conform(resource, object)
+    subject = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
     sentences = [f'unknown field "{field}"' for field in unknown]
+    if sentences and options.field_validation == "Strict" and patched:
+        why = "strict decoding error: " + ", ".join(sentences)
+        raise invalid("", "", "", [Cause("patch", "FieldValueInvalid", f"Invalid value: {why}")])
     if sentences and options.field_validation == "Strict":
-        raise ApiError(400, "BadRequest", "strict decoding error: " + ", ".join(sentences))
+        raise bad_request(f"{subject}strict decoding error: " + ", ".join(sentences))
     return sentences

@@ -77,7 +77,10 @@ async def start_container(
         launch = prepare(pod, container, place, image, volumes, variables, args, adjustment)
     except (RefusedStartError, ConfigurationError, OSError) as error:
         raise NotStartedError("CreateContainerError", str(error)) from error
-    return await Process.start(launch, place.directory / "config.json")
+    try:
+        return await Process.start(launch, place.directory / "config.json")
+    except OSError as error:
+        raise NotStartedError("RunContainerError", str(error)) from error
 
 
 def command_line(container: pods.Container, image: Image, variables: Mapping[str, str]) -> list[str]:
@@ -123,7 +126,7 @@ def prepare(
         root=root,
         exists=tree.exists,
         preloads=preload_list(tree.host_path(PRELOAD_FILE).read_text()) if tree.exists(PRELOAD_FILE) else (),
-        quota=QUOTA_FILE if tree.exists(QUOTA_FILE) else None,
+        quota=str(tree.host_path(QUOTA_FILE).resolve()) if tree.exists(QUOTA_FILE) else None,
     )
     inside = normal(container.workingDir or image.working_dir)
     cwd = tree.working_directory(inside)

@@ -100,7 +100,8 @@ def moved(
         root: the container's private tree.
         exists: whether a path exists in the container.
         preloads: the libraries that ``/etc/ld.so.preload`` lists, as the container sees them.
-        quota: where the quota file is in the container, or None when there is none.
+        quota: the quota file's own path on this machine, behind all links, or None when there is none. The
+            interceptor opens the ledger beside it without following a link.
 
     Raises:
         ConfigurationError: a library to preload that the container does not have; it must not start without it.
@@ -115,7 +116,7 @@ def moved(
     result[ROOT] = root
     result.pop(QUOTA, None)
     if quota is not None:
-        result[QUOTA] = root + quota
+        result[QUOTA] = quota
     return result
 
 

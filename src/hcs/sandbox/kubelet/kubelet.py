@@ -86,7 +86,7 @@ class Kubelet:
         worker = self._workers.get(uid)
         if kind == "DELETED":
             if worker is not None:
-                worker.abandon()
+                worker.abandon(gone=True)
             return
         if node is None or node not in self._nodes:
             return

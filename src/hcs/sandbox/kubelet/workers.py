@@ -3,7 +3,8 @@
 Containers are looked after whether or not the API server can be reached: what is to be written is worked out when it
 can be written, so a long outage costs one write. A worker ends in one of three ways: the pod is deleted (containers end
 within their grace period, the last status is written, the pod is removed), it is gone already, or the kubelet stops
-(both: everything is killed and nothing is written).
+(both: everything is killed and nothing is written). The node agent hears of containers that are gone for good; not of
+those a stopping kubelet kills, for they start again and go on with their ledger.
 """
 
 import asyncio
@@ -82,7 +83,8 @@ class PodWorker:
         self._inits = {c.name: recalled(known.get(c.name), now, Waiting()) for c in pod.spec.initContainers or ()}
         self._mains = {c.name: recalled(known.get(c.name), now, initial) for c in pod.spec.containers}
         self._stopping, self._hurry, self._dirty = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._grace, self._silent, self._final, self._written = DEFAULT_GRACE, False, False, dict[str, Any]()
+        self._grace, self._written = DEFAULT_GRACE, dict[str, Any]()
+        self._silent = self._gone = self._final = False
 
     def update(self, pod: BoundPod) -> None:
         """Take note of a newer version of the pod; one that is being deleted ends."""
@@ -91,9 +93,9 @@ class PodWorker:
             grace = pod.metadata.deletionGracePeriodSeconds
             self._stop(DEFAULT_GRACE if grace is None else float(grace))
 
-    def abandon(self) -> None:
-        """End at once: kill everything, write nothing."""
-        self._silent = True
+    def abandon(self, *, gone: bool = False) -> None:
+        """End at once: kill everything, write nothing. ``gone`` says that the pod no longer exists."""
+        self._silent, self._gone = True, self._gone or gone
         self._stop(0.0)
 
     async def run(self) -> None:
@@ -201,7 +203,7 @@ class PodWorker:
                     self._changed()
                     await self._pause(pause)
         finally:
-            if not self._silent:
+            if self._gone or not self._silent:
                 await self._agent.forget(self.pod.metadata.uid, name)
 
     async def _start(self, name: str, record: ContainerRecord) -> Process:
@@ -230,20 +232,27 @@ class PodWorker:
         """Wait for the end; when the pod is to end, ask the container, and kill it after the grace period."""
         exit_code = asyncio.create_task(process.ended())
         stopping = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait({exit_code, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if not exit_code.done():
-            if self._grace > 0:
-                process.terminate()
-            began = asyncio.get_running_loop().time()
-            while not exit_code.done() and (left := began + self._grace - asyncio.get_running_loop().time()) > 0:
-                self._hurry.clear()
-                hurry = asyncio.create_task(self._hurry.wait())
-                await asyncio.wait({exit_code, hurry}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-                hurry.cancel()
+        try:
+            await asyncio.wait({exit_code, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not exit_code.done():
+                await self._end(process, exit_code)
+        finally:
+            stopping.cancel()
             if not exit_code.done():
                 process.kill()
         return await exit_code
+
+    async def _end(self, process: Process, exit_code: asyncio.Task[int]) -> None:
+        """Ask the container to end and give it its grace period, which may become shorter meanwhile."""
+        if self._grace > 0:
+            process.terminate()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while not exit_code.done() and (left := began + self._grace - loop.time()) > 0:
+            self._hurry.clear()
+            hurry = asyncio.create_task(self._hurry.wait())
+            await asyncio.wait({exit_code, hurry}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            hurry.cancel()
 
     def _stop(self, grace: float) -> None:
         self._grace = min(grace, self._grace) if self._stopping.is_set() else grace

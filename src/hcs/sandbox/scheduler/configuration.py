@@ -106,6 +106,12 @@ def read_configuration(text: str) -> Configuration:
         raise ConfigurationError(f"apiVersion {configuration.api_version!r}, expected {API_VERSION!r}")
     if sum(bool(extender.bind_verb) for extender in configuration.extenders) > 1:
         raise ConfigurationError("only one extender may bind")
+    for extender in configuration.extenders:
+        parse_duration(extender.http_timeout)
+        if extender.prioritize_verb or extender.preempt_verb:
+            raise ConfigurationError(f"{extender.url_prefix}: the verbs prioritize and preempt are not imitated")
+        if extender.filter_verb and not extender.node_cache_capable:
+            raise ConfigurationError(f"{extender.url_prefix}: only extenders with nodeCacheCapable: true are imitated")
     return configuration
 
 

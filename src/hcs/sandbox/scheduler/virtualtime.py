@@ -8,13 +8,17 @@ threads: nothing outside could keep up with such a clock.
 import asyncio
 import selectors
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
 
+BUSY_ROUNDS: Final = 100_000
+"""Rounds of the loop at one moment of virtual time after which somebody must be running in a circle."""
+
+
 class StuckError(RuntimeError):
-    """Every task waits for another, and no timer is left."""
+    """The story cannot go on: every task waits for another and no timer is left, or one of them runs in a circle."""
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -22,15 +26,19 @@ class _JumpingSelector(selectors.DefaultSelector):
 
     def __init__(self) -> None:
         super().__init__()
-        self.now = 0.0
+        self.now, self._rounds = 0.0, 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready: list[tuple[selectors.SelectorKey, int]] = super().select(0)
         if ready or timeout == 0:
+            self._rounds += 1
+            if self._rounds > BUSY_ROUNDS:
+                raise StuckError(f"{BUSY_ROUNDS} rounds went by at second {self.now:g}; something runs in a circle")
             return ready
         if timeout is None:
             raise StuckError("every task waits for another one and no timer is left")
         self.now += max(timeout, 0.0)
+        self._rounds = 0
         return []
 
 

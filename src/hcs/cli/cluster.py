@@ -1,0 +1,129 @@
+"""One look at the cluster, for commands that only read: nodes, cards, pods and runtimes as they are now."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from typing import Any, TypeVar
+
+import httpx2
+import msgspec
+from lightkube import ApiError, AsyncClient
+
+from hcs.cli.errors import TIMEOUT, CommandError
+from hcs.kube import resources
+from hcs.kube.connection import ApiUnreachableError, connect
+from hcs.model.allocations import Allocation, allocation_of
+from hcs.model.devices import NodeInventory
+from hcs.model.pods import Pod
+from hcs.placement.snapshot import Snapshot
+from hcs.router.images import RuntimeImage, read_profiles
+
+T = TypeVar("T")
+
+
+class Cluster(msgspec.Struct, frozen=True, dict=True):
+    """What the API server said. ``namespace`` is the context's."""
+
+    namespace: str
+    nodes: tuple[resources.Node, ...] = ()
+    inventories: tuple[NodeInventory, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    offers: tuple[RuntimeImage, ...] = ()
+
+    @cached_property
+    def held(self) -> dict[str, tuple[Pod, Allocation]]:
+        """Pod UID → the pod and what it holds; finished pods hold nothing."""
+        found = ((pod, None if pod.finished else allocation_of(pod)) for pod in self.pods)
+        return {pod.metadata.uid: (pod, allocation) for pod, allocation in found if allocation is not None}
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """Cards, and what bound pods hold of them: the router's view, without promises still under way."""
+        return Snapshot.build(self.inventories, (allocation for _, allocation in self.held.values()))
+
+    def pod(self, name: str, namespace: str) -> Pod | None:
+        """A pod by name."""
+        return next((pod for pod in self.pods if pod.key == f"{namespace}/{name}"), None)
+
+
+def read_cluster(kubeconfig: str | None, context: str | None) -> Cluster:
+    """Read all of it, in one process-long connection.
+
+    Raises:
+        CommandError: no server, no answer in time, no permission, or HCS is not installed there.
+    """
+    return _run(kubeconfig, context, _read)
+
+
+def _run(kubeconfig: str | None, context: str | None, work: Callable[[AsyncClient], Awaitable[T]]) -> T:
+    async def connected() -> T:
+        client = connect(kubeconfig, context)
+        try:
+            return await work(client)
+        finally:
+            await client.close()
+
+    try:
+        return asyncio.run(connected())
+    except ApiUnreachableError as error:
+        raise CommandError(
+            "no cluster to ask", str(error), "hcs sandbox up      or: --kubeconfig FILE --context NAME"
+        ) from error
+    except ApiError as error:
+        raise _refused(error.status.code, error.status.message or "") from error
+    except httpx2.HTTPStatusError as error:  # an unknown group's path is answered in plain text
+        raise _refused(error.response.status_code, error.response.text.strip()) from error
+    except httpx2.TimeoutException as error:
+        raise CommandError(
+            "the API server did not answer in time",
+            f"asked {_address(error)}, waited 10 seconds",
+            "kubectl cluster-info      to see whether it is alive",
+            code=TIMEOUT,
+        ) from error
+    except httpx2.HTTPError as error:
+        raise CommandError(
+            "the API server cannot be reached",
+            f"{_address(error)}: {error}",
+            "kubectl cluster-info      or another --context",
+        ) from error
+
+
+async def _read(client: AsyncClient) -> Cluster:
+    nodes = await _listed(client, resources.Node)
+    inventories = [node.inventory() for node in await _listed(client, resources.ComputeNode)]
+    profiles = await _listed(client, resources.RuntimeProfile)
+    pods = await _listed(client, resources.Pod, namespace="*")
+    return Cluster(
+        namespace=client.namespace,
+        nodes=tuple(sorted(nodes, key=lambda node: node.metadata.name)),
+        inventories=tuple(sorted(inventories, key=lambda inventory: inventory.name)),
+        pods=tuple(pods),
+        offers=read_profiles(profile.spec for profile in profiles),
+    )
+
+
+async def _listed(client: AsyncClient, kind: type[Any], **select: Any) -> list[Any]:
+    return [item async for item in client.list(kind, **select)]
+
+
+def _refused(code: int | None, message: str) -> CommandError:
+    if code == 404:
+        return CommandError(
+            "HCS is not installed in this cluster",
+            f"its resource definitions are missing: {message or 'not found'}",
+            "kubectl apply -f config/crds      or: hcs sandbox up",
+        )
+    if code in (401, 403):
+        return CommandError(
+            "not allowed to look",
+            message or "the API server refused",
+            "kubectl auth can-i list computenodes      with another --context",
+        )
+    return CommandError("the API server refused", message or f"status {code}", "the same once more")
+
+
+def _address(error: httpx2.HTTPError) -> str:
+    try:
+        return str(error.request.url.copy_with(path="/", query=None))
+    except RuntimeError:
+        return "the API server"

@@ -1,0 +1,218 @@
+"""Why a pod is where it is, or is not: the router's own decision, asked once more on what the API server shows.
+
+Pure: pod and cluster in, answer out. Nothing here knows a rule of its own; :func:`hcs.router.decisions.decide` is what
+the running router calls. What the router has promised to other pods and not bound yet is the one thing unseen from
+outside; it lasts seconds.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from hcs.cli.cluster import Cluster
+from hcs.cli.hints import hint_for
+from hcs.kube.resources import Node
+from hcs.model import names
+from hcs.model.allocations import Allocation, Exchange
+from hcs.model.pods import Pod
+from hcs.model.quantities import show_bytes
+from hcs.model.refusals import Refusal, RefusedError
+from hcs.model.requests import ComputeRequest, read_request
+from hcs.placement.appraisals import ReferenceRates
+from hcs.placement.filters import describe
+from hcs.router.decisions import Chosen, NotOurs, decide
+from hcs.router.resumption import note_for
+
+State = Literal["NotOurs", "Refused", "Gated", "Unplaceable", "Placeable", "Bound", "Finished"]
+"""``Placeable``: not bound, and a place exists now."""
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One reason, on all nodes it holds for; ``nodes`` is empty where it concerns the pod itself."""
+
+    reason: str
+    message: str
+    nodes: tuple[str, ...] = ()
+    hint: str = msgspec.field(default="", name="try")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a pod is, or would go: ``reason`` is the router's sentence."""
+
+    node: str
+    allocation: Allocation
+    reason: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Everything ``hcs why`` shows.
+
+    ``asks`` is the request in words, ``says`` what kube-scheduler wrote last, ``notes`` what is wrong with the cards
+    of a pod that has some.
+    """
+
+    pod: str
+    state: State
+    phase: str = ""
+    asks: str = ""
+    request: ComputeRequest | None = None
+    place: Place | None = None
+    refusals: tuple[Reason, ...] = ()
+    nodes: int = 0
+    offer: Place | None = None
+    says: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def explain_pod(pod: Pod, cluster: Cluster, *, reference_rates: ReferenceRates | None = None) -> Answer:
+    """Explain one pod of the cluster, or one that is not in it yet."""
+    answer = Answer(pod=pod.key, state="NotOurs", phase=pod.status.phase)
+    try:
+        request = read_request(pod)
+    except RefusedError as error:
+        return msgspec.structs.replace(answer, state="Refused", refusals=of_pod(error.refusals))
+    if request is None:
+        return answer
+    answer = msgspec.structs.replace(answer, request=request, asks=in_words(request), says=_scheduler_says(pod))
+    _, held = cluster.held.get(pod.metadata.uid, (pod, None))
+    if pod.finished:
+        return msgspec.structs.replace(answer, state="Finished")
+    if held is not None:
+        place = Place(held.node, held, pod.annotations.get(names.ROUTE_REASON, ""))
+        return msgspec.structs.replace(answer, state="Bound", place=place, notes=_sick_cards(held, cluster))
+    return _pending(pod, request, answer, cluster, reference_rates)
+
+
+def _pending(
+    pod: Pod, request: ComputeRequest, answer: Answer, cluster: Cluster, reference_rates: ReferenceRates | None
+) -> Answer:
+    kept_out = {node.metadata.name: refusal for node in cluster.nodes if (refusal := _kept_out(pod, node))}
+    every = [node.metadata.name for node in cluster.nodes] or [node.name for node in cluster.inventories]
+    nodes = [name for name in every if name not in kept_out]
+    answer = msgspec.structs.replace(answer, nodes=len(every))
+
+    def decided(asking: Pod) -> Any:
+        return decide(
+            asking,
+            nodes,
+            cluster.snapshot,
+            offers=cluster.offers,
+            note=note_for(asking, cluster.inventories),
+            reference_rates=reference_rates,
+        )
+
+    decision = decided(pod)
+    assert not isinstance(decision, NotOurs)  # the request was read above
+    if isinstance(decision, Chosen):
+        place = Place(decision.node, decision.allocation, decision.reason)
+        state: State = "Gated" if pod.spec.schedulingGates else "Placeable"
+        return msgspec.structs.replace(answer, state=state, place=place, refusals=_grouped(kept_out))
+    offer = None
+    if request.substitution != "auto" and (request.vendors or request.models):
+        willing = decided(_willing(pod))
+        offer = Place(willing.node, willing.allocation, willing.reason) if isinstance(willing, Chosen) else None
+    return msgspec.structs.replace(
+        answer,
+        state="Gated" if pod.spec.schedulingGates else "Unplaceable",
+        refusals=_grouped({**decision.nodes, **kept_out}),
+        offer=offer,
+    )
+
+
+def of_pod(refusals: Iterable[Refusal]) -> tuple[Reason, ...]:
+    """Reasons that concern the pod itself."""
+    return tuple(Reason(refusal.reason, refusal.message, hint=hint_for(refusal.reason)) for refusal in refusals)
+
+
+def in_words(request: ComputeRequest) -> str:
+    """The request as a person would say it.
+
+    >>> from hcs.model.requests import ContainerRequest
+    >>> in_words(ComputeRequest((ContainerRequest("main", vram=16 << 30),), vendors=("ascend",)))
+    '16Gi on one card; of ascend; for gemm; shared; no substitution'
+    """
+    several = len(request.containers) > 1
+    each = [f"{c.name}: {describe(c)}" if several else describe(c) for c in request.containers]
+    parts = [" + ".join(each)]
+    if request.vendors:
+        parts.append(f"of {' or '.join(request.vendors)}")
+    if request.models:
+        parts.append(f"model {' or '.join(request.models)}")
+    parts.append(f"for {request.workload}")
+    parts.append("whole cards" if request.exclusive else "shared")
+    parts.append(
+        {"never": "no substitution", "ask": "substitution on request"}.get(request.substitution, "any substitute")
+    )
+    if request.runtime:
+        parts.append(f"runtime {request.runtime}")
+    return "; ".join(parts)
+
+
+def exchange_in_words(exchange: Exchange) -> str:
+    """A substitution as a person would say it: rates per device, in the workload class."""
+    ratio = exchange.wanted_milliacu * 100 // max(exchange.got_milliacu, 1)
+    return (
+        f"{exchange.got} stands in for {exchange.wanted}: 1 {exchange.wanted} = {ratio // 100}.{ratio % 100:02d} "
+        f"{exchange.got} in {exchange.workload} ({exchange.source})"
+    )
+
+
+def grants_in_words(allocation: Allocation) -> list[str]:
+    """One line for each grant of an allocation."""
+    return [
+        f"{container}: {grant.device}, "
+        + ("the whole card" if allocation.exclusive else f"{show_bytes(grant.bytes)} of it")
+        for container, grants in allocation.containers.items()
+        for grant in grants
+    ]
+
+
+def _sick_cards(held: Allocation, cluster: Cluster) -> tuple[str, ...]:
+    """What is wrong with the cards a pod holds."""
+    inventory = next((node for node in cluster.inventories if node.name == held.node), None)
+    devices = {device.id: device for device in inventory.devices} if inventory else {}
+    notes = []
+    for id in sorted(held.devices()):
+        device, entry = devices.get(id), inventory.quarantined(id) if inventory else None
+        if device is None:
+            notes.append(f"card {id} is not on {held.node} any more")
+        elif entry is not None:
+            notes.append(f"card {id} is quarantined: {entry.reason}; the pod will be evicted under the healer's budget")
+        elif device.verdict != "Healthy":
+            notes.append(f"card {id} is {device.verdict}: {device.verdict_reason or 'no reason given'}")
+    return tuple(notes)
+
+
+def _willing(pod: Pod) -> Pod:
+    """The same pod, allowing any substitute."""
+    annotations = {**pod.annotations, names.SUBSTITUTION: "auto"}
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
+
+
+def _grouped(refusals: Mapping[str, Refusal]) -> tuple[Reason, ...]:
+    """Refusals by what they say, those of most nodes first."""
+    groups: dict[Refusal, list[str]] = {}
+    for node, refusal in sorted(refusals.items()):
+        groups.setdefault(refusal, []).append(node)
+    ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+    return tuple(Reason(r.reason, r.message, tuple(nodes), hint_for(r.reason)) for r, nodes in ordered)
+
+
+def _kept_out(pod: Pod, node: Node) -> Refusal | None:
+    """What kube-scheduler decides before it asks the router, as far as it is plain from outside."""
+    if node.spec.get("unschedulable"):
+        return Refusal("NodeCordoned", "the node takes no new pods, somebody cordoned it")
+    labels = node.metadata.labels or {}
+    missing = [f"{key}={value}" for key, value in (pod.spec.nodeSelector or {}).items() if labels.get(key) != value]
+    if missing:
+        return Refusal("NodeSelectorMismatch", f"the pod's nodeSelector wants {', '.join(sorted(missing))}")
+    return None
+
+
+def _scheduler_says(pod: Pod) -> str:
+    conditions: Sequence[Any] = pod.status.conditions or ()
+    return next(
+        (c.message for c in conditions if c.type == "PodScheduled" and c.status == "False" and c.message),
+        "",
+    )

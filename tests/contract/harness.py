@@ -1,0 +1,261 @@
+"""What the contract tests use to talk to an API server: plain HTTP, so that both servers get identical requests."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from hcs.sandbox.certificates import Authority
+
+Object = dict[str, Any]
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+TOKENS = 'admin-token,admin,admin,"system:masters"\nalice-token,alice,alice-uid,"devs,readers"\n'
+REAL_PROGRAMS = ("etcd", "kube-apiserver")
+_counter = itertools.count()
+
+
+def real_binaries() -> Path | None:
+    """The folder with a real etcd and kube-apiserver, if this machine has one."""
+    for folder in (os.environ.get("KUBEBUILDER_ASSETS"), "/usr/local/kubebuilder/bin"):
+        if folder and all((Path(folder) / program).exists() for program in REAL_PROGRAMS):
+            return Path(folder)
+    return None
+
+
+class Api:
+    """A client of one server, as one user."""
+
+    def __init__(self, kind: str, url: str, authority: Path, token: str = "admin-token") -> None:
+        self.kind, self.url, self.authority = kind, url, authority
+        self.compact: Callable[[], None] = lambda: None  # a real server compacts by itself
+        context = ssl.create_default_context(cafile=str(authority))
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.http = httpx2.Client(base_url=url, verify=context, headers=headers, timeout=20, trust_env=False)
+
+    @property
+    def is_real(self) -> bool:
+        return self.kind == "real"
+
+    def as_user(self, token: str) -> Api:
+        return Api(self.kind, self.url, self.authority, token)
+
+    def get(self, path: str, **query: Any) -> httpx2.Response:
+        accept = {"Accept": query.pop("accept", "application/json")}
+        return self.http.get(path, params=query, headers=accept)
+
+    def post(self, path: str, body: Object, **query: Any) -> httpx2.Response:
+        return self.http.post(path, json=body, params=query)
+
+    def put(self, path: str, body: Object, **query: Any) -> httpx2.Response:
+        return self.http.put(path, json=body, params=query)
+
+    def patch(self, path: str, body: Any, kind: str = MERGE_PATCH, **query: Any) -> httpx2.Response:
+        return self.http.patch(path, content=json.dumps(body), params=query, headers={"Content-Type": kind})
+
+    def delete(self, path: str, body: Object | None = None, **query: Any) -> httpx2.Response:
+        return self.http.request("DELETE", path, json=body, params=query)
+
+    def create(self, path: str, body: Object, **query: Any) -> Object:
+        return done(self.post(path, body, **query))
+
+    def read(self, path: str, **query: Any) -> Object:
+        return done(self.get(path, **query))
+
+    def version(self) -> str:
+        """The present resourceVersion."""
+        return str(self.read("/api/v1/namespaces", limit=1)["metadata"]["resourceVersion"])
+
+    @contextlib.contextmanager
+    def watch(self, path: str, *, accept: str = "application/json", **query: Any) -> Iterator[Iterator[Object]]:
+        """Events of a watch, as they come."""
+        params = {"watch": "true", **query}
+        with self.http.stream("GET", path, params=params, headers={"Accept": accept}) as response:
+            if response.status_code != 200:
+                response.read()
+                done(response)
+            yield (json.loads(line) for line in response.iter_lines())
+
+    def events(self, path: str, version: str, count: int, **query: Any) -> list[Object]:
+        """The first events of a watch from a version on."""
+        with self.watch(path, resourceVersion=version, timeoutSeconds=20, **query) as stream:
+            return list(itertools.islice(stream, count))
+
+
+def done(response: httpx2.Response) -> Object:
+    assert response.status_code in (200, 201), f"{response.status_code}: {response.text}"
+    body: Object = response.json()
+    return body
+
+
+def refused(response: httpx2.Response, code: int, reason: str) -> Object:
+    """The Status object of a refusal, checked for its shape."""
+    body: Object = response.json()
+    seen = (response.status_code, body.get("kind"), body.get("status"), body.get("reason"), body.get("code"))
+    assert seen == (code, "Status", "Failure", reason, code), response.text
+    return body
+
+
+def eventually(check: Callable[[], Any], seconds: float = 15) -> Any:
+    """Wait until a check gives something; for what a real server does in the background."""
+    end = time.monotonic() + seconds
+    while True:
+        found = check()
+        if found:
+            return found
+        assert time.monotonic() < end, f"not within {seconds} s: {found!r}"
+        time.sleep(0.05)
+
+
+def unique(prefix: str) -> str:
+    return f"{prefix}-{next(_counter)}"
+
+
+def pod(name: str, *, spec: Object | None = None, container: Object | None = None, **metadata: Any) -> Object:
+    """A small valid pod."""
+    first = {"name": "c", "image": "registry.example/a:1", **(container or {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **metadata} if name else metadata,
+        "spec": {"containers": [first], **(spec or {})},
+    }
+
+
+def binding(name: str, node: str, **metadata: Any) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, **metadata},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def real_cluster(binaries: Path, folder: Path) -> Iterator[Api]:
+    """A real etcd and kube-apiserver on loopback, stopped afterwards."""
+    client, peer, secure = free_port(), free_port(), free_port()
+    (folder / "tokens.csv").write_text(TOKENS)
+    subprocess.run(["openssl", "genrsa", "-out", str(folder / "sa.key"), "2048"], check=True, capture_output=True)
+    pair = Authority.load_or_create(folder / "pki").issue(["127.0.0.1", "localhost"])
+    certificate, key = pair.write(folder / "pki", "apiserver")
+    etcd_url, peer_url = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(
+            _process(
+                folder, binaries / "etcd", f"--data-dir={folder / 'etcd'}", f"--listen-client-urls={etcd_url}",
+                f"--advertise-client-urls={etcd_url}", f"--listen-peer-urls={peer_url}",
+                f"--initial-advertise-peer-urls={peer_url}", f"--initial-cluster=default={peer_url}",
+                "--unsafe-no-fsync", "--log-level=warn",
+            )
+        )  # fmt: skip
+        server = stack.enter_context(
+            _process(
+                folder, binaries / "kube-apiserver", f"--etcd-servers={etcd_url}", "--bind-address=127.0.0.1",
+                "--advertise-address=127.0.0.1", f"--secure-port={secure}", f"--tls-cert-file={certificate}",
+                f"--tls-private-key-file={key}", f"--cert-dir={folder / 'pki'}",
+                "--service-account-issuer=https://kubernetes.default.svc",
+                f"--service-account-key-file={folder / 'sa.key'}",
+                f"--service-account-signing-key-file={folder / 'sa.key'}", "--service-cluster-ip-range=10.96.0.0/24",
+                "--authorization-mode=AlwaysAllow", f"--token-auth-file={folder / 'tokens.csv'}",
+                "--allow-privileged=true", "--endpoint-reconciler-type=none", "--etcd-compaction-interval=2s",
+                "--watch-cache-sizes=secrets#0",
+                "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+            )
+        )  # fmt: skip
+        api = Api("real", f"https://127.0.0.1:{secure}", folder / "pki" / "ca.crt")
+
+        def ready() -> bool:
+            assert server.poll() is None, (folder / "kube-apiserver.log").read_text()[-2000:]
+            try:
+                return api.get("/readyz").text == "ok" and api.get("/api/v1/namespaces/default").status_code == 200
+            except httpx2.HTTPError:
+                return False
+
+        eventually(ready, 60)
+        yield api
+        api.http.close()
+
+
+@contextlib.contextmanager
+def _process(folder: Path, program: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    with (folder / f"{program.name}.log").open("wb") as log:
+        process = subprocess.Popen([str(program), *options], stdout=log, stderr=log, cwd=folder)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class Webhook:
+    """An admission webhook in a thread. ``answer`` turns a request into the fields of a response."""
+
+    def __init__(self, answer: Callable[[Object], Object]) -> None:
+        self.answer, self.requests, self.paths = answer, [], []  # type: ignore[var-annotated]
+        self.authority = Authority.create("webhook-ca")
+        hook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                hook.requests.append(review["request"])
+                hook.paths.append(self.path)
+                response = {"uid": review["request"]["uid"], "allowed": True, **hook.answer(review["request"])}
+                body = json.dumps(
+                    {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+                ).encode()
+                with contextlib.suppress(OSError):  # the server may have given up already
+                    self.send_response(200)
+                    self.send_header("Content-Type", "application/json")
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                """Tests read ``requests`` instead."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.folder = Path(os.environ.get("TMPDIR", "/tmp")) / f"hook-{os.getpid()}-{next(_counter)}"
+        certificate, key = self.authority.issue(["127.0.0.1", "localhost"]).write(self.folder, "hook")
+        context.load_cert_chain(certificate, key)
+        shutil.rmtree(self.folder)
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
+        self.thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.server.server_address[1]}"
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join(5)

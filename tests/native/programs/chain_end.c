@@ -1,0 +1,5 @@
+/* The end of the chain. */
+int plain_value(void)
+{
+    return 7;
+}
