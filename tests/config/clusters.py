@@ -16,9 +16,11 @@ from typing import Any
 import httpx2
 import yaml
 
+from hcs.model import names
 from hcs.process.certificates import Authority
 from hcs.process.serving import Endpoint
 from hcs.sandbox.apiserver.server import Settings, running
+from hcs.sandbox.supervisor import tie_to_parent
 
 CONFIG = Path(__file__).parents[2] / "config"
 REAL_PROGRAMS = ("etcd", "kube-apiserver")
@@ -49,12 +51,13 @@ PATHS = {
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
     "Secret": "/api/v1/namespaces/{namespace}/secrets",
+    "ConfigMap": "/api/v1/namespaces/{namespace}/configmaps",
+    "RuntimeProfile": "/apis/ai.compute/v1alpha1/runtimeprofiles",
 }
 ON_REAL_ALONE = {
     "Service": "/api/v1/namespaces/{namespace}/services",
     "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
-    "ConfigMap": "/api/v1/namespaces/{namespace}/configmaps",
     "DaemonSet": "/apis/apps/v1/namespaces/{namespace}/daemonsets",
 }
 """Kinds the sandbox does not serve: it starts our programs itself."""
@@ -109,7 +112,10 @@ class Cluster:
             if path is None:
                 assert item["kind"] in ON_REAL_ALONE, f"no server of these tests knows {item['kind']}"
                 continue
-            reply = self.admin.post(path.format(namespace=item["metadata"].get("namespace")), json=item)
+            path = path.format(namespace=item["metadata"].get("namespace"))
+            if item.get("apiVersion", "").startswith(f"{names.GROUP}/"):
+                eventually(lambda served=path: self.admin.get(served).status_code == 200)
+            reply = self.admin.post(path, json=item)
             assert reply.status_code in (201, 409), f"{item['kind']} {item['metadata']['name']}: {reply.text}"
 
     def close(self) -> None:
@@ -117,9 +123,9 @@ class Cluster:
             client.close()
 
 
-def manifests(*names: str) -> list[Object]:
-    """All objects of our YAML files, in order; without names those of every file."""
-    paths = [CONFIG / name for name in names] or sorted(
+def manifests(*files: str) -> list[Object]:
+    """All objects of our YAML files, in order; without files those of every file."""
+    paths = [CONFIG / name for name in files] or sorted(
         path for path in CONFIG.rglob("*.yaml") if path.name != "kustomization.yaml"
     )
     return [item for path in paths for item in yaml.safe_load_all(path.read_text()) if item]
@@ -145,8 +151,10 @@ def sandbox(folder: Path) -> Iterator[Cluster]:
             server.cluster.services[service] = url
 
         cluster = Cluster("sandbox", server.url, server.authority.pair.certificate, route)
-        yield cluster
-        cluster.close()
+        try:
+            yield cluster
+        finally:
+            cluster.close()
 
 
 def real_binaries() -> Path | None:
@@ -189,6 +197,7 @@ def real(binaries: Path, folder: Path) -> Iterator[Cluster]:
         "service-cluster-ip-range": "10.96.0.0/24",
         "authorization-mode": "RBAC",
         "token-auth-file": folder / "tokens.csv",
+        "allow-privileged": "true",
         "endpoint-reconciler-type": "none",
         "disable-admission-plugins": "ServiceAccount,TaintNodesByCondition",
     }
@@ -215,16 +224,20 @@ def real(binaries: Path, folder: Path) -> Iterator[Cluster]:
                 return cluster.admin.get("/readyz").text == "ok" and cluster.admin.get(namespaces).status_code == 200
             return False
 
-        eventually(ready, 60)
-        yield cluster
-        cluster.close()
+        try:
+            eventually(ready, 60)
+            yield cluster
+        finally:
+            cluster.close()
 
 
 @contextlib.contextmanager
 def _process(folder: Path, program: Path, options: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
     arguments = [f"--{key}={value}" for key, value in options.items()]
     with (folder / f"{program.name}.log").open("wb") as log:
-        process = subprocess.Popen([str(program), *arguments], stdout=log, stderr=log, cwd=folder)
+        process = subprocess.Popen(
+            [str(program), *arguments], stdout=log, stderr=log, cwd=folder, preexec_fn=tie_to_parent
+        )
     try:
         yield process
     finally:

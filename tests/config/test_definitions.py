@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
+from tests.config.clusters import Cluster, eventually, manifests
 
 from hcs.model.devices import DEFAULT_WORKLOAD, WORKLOADS
-from tests.config.clusters import Cluster, eventually, manifests
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 DEVICE = {"id": "GPU-1", "index": 0, "vendor": "nvidia", "model": "A100-SXM4-80GB", "vram": 80 << 30}

@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.config.clusters import Cluster, eventually, manifests
 
 from hcs.model import names
-from tests.config.clusters import Cluster, eventually, manifests
 
 PODS = "/api/v1/namespaces/default/pods"
 SPARED = "/api/v1/namespaces/kube-system/pods"

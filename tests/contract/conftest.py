@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.contract.harness import TOKENS, Api, Object, Webhook, real_binaries, real_cluster, unique
 
 from hcs.sandbox.apiserver import Settings, running
-from tests.contract.harness import TOKENS, Api, Object, Webhook, real_binaries, real_cluster, unique
 
 NO_REAL_SERVER = "no etcd and kube-apiserver in KUBEBUILDER_ASSETS or /usr/local/kubebuilder/bin"
 
@@ -46,6 +46,7 @@ def sandbox(folder: Path) -> Any:
         settings = Settings(folder, tokens=folder / "tokens.csv", pod_logs=folder / "logs", bookmark_seconds=0.5)
         with running(settings) as server:
             api = Api("sandbox", server.url, folder / "ca.crt")
+            api.compact = server.compact
             yield api
             api.http.close()
 
@@ -76,13 +77,17 @@ def hook(api: Api, space: str) -> Iterator[Callable[..., Webhook]]:
     """Installs a mutating (or validating) webhook for pods of the test's namespace and removes it afterwards."""
     with ExitStack() as stack:
 
-        def install(answer: Callable[[Object], Object], *, name: str = "", kind: str = "mutating", **fields: Any) -> Webhook:
+        def install(
+            answer: Callable[[Object], Object], *, name: str = "", kind: str = "mutating", **fields: Any
+        ) -> Webhook:
             made = Webhook(answer)
             stack.callback(made.close)
             install_configuration(made.url, made.authority.pair.certificate, name=name, kind=kind, **fields)
             return made
 
-        def install_configuration(url: str, authority: bytes, *, name: str = "", kind: str = "mutating", **fields: Any) -> None:
+        def install_configuration(
+            url: str, authority: bytes, *, name: str = "", kind: str = "mutating", **fields: Any
+        ) -> None:
             import base64
 
             name = name or unique("hook")

@@ -41,8 +41,9 @@ def real_binaries() -> Path | None:
 class Api:
     """A client of one server, as one user."""
 
-    def __init__(self, kind: str, url: str, authority: Path, token: str = "admin-token", etcd: str = "") -> None:
-        self.kind, self.url, self.authority, self.etcd = kind, url, authority, etcd
+    def __init__(self, kind: str, url: str, authority: Path, token: str = "admin-token") -> None:
+        self.kind, self.url, self.authority = kind, url, authority
+        self.compact: Callable[[], None] = lambda: None  # a real server compacts by itself
         context = ssl.create_default_context(cafile=str(authority))
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.http = httpx2.Client(base_url=url, verify=context, headers=headers, timeout=20, trust_env=False)
@@ -178,11 +179,12 @@ def real_cluster(binaries: Path, folder: Path) -> Iterator[Api]:
                 f"--service-account-key-file={folder / 'sa.key'}",
                 f"--service-account-signing-key-file={folder / 'sa.key'}", "--service-cluster-ip-range=10.96.0.0/24",
                 "--authorization-mode=AlwaysAllow", f"--token-auth-file={folder / 'tokens.csv'}",
-                "--allow-privileged=true", "--endpoint-reconciler-type=none",
+                "--allow-privileged=true", "--endpoint-reconciler-type=none", "--etcd-compaction-interval=2s",
+                "--watch-cache-sizes=secrets#0",
                 "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             )
         )  # fmt: skip
-        api = Api("real", f"https://127.0.0.1:{secure}", folder / "pki" / "ca.crt", etcd=etcd_url)
+        api = Api("real", f"https://127.0.0.1:{secure}", folder / "pki" / "ca.crt")
 
         def ready() -> bool:
             assert server.poll() is None, (folder / "kube-apiserver.log").read_text()[-2000:]

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from tests.contract.harness import Api, binding, done, eventually, pod, refused
 
 
@@ -115,9 +114,7 @@ def test_gates_open_and_the_pod_binds(api: Api, pods: str) -> None:
     created = api.create(pods, pod("g", spec={"schedulingGates": [{"name": "ai.compute/gang"}]}))
     (condition,) = created["status"]["conditions"]
     assert (condition["status"], condition["reason"]) == ("False", "SchedulingGated")
-    opened = done(
-        api.patch(f"{pods}/g", {"spec": {"schedulingGates": None}, "metadata": {"annotations": {"x": "y"}}})
-    )
+    opened = done(api.patch(f"{pods}/g", {"spec": {"schedulingGates": None}, "metadata": {"annotations": {"x": "y"}}}))
     assert "schedulingGates" not in opened["spec"]
     assert opened["metadata"]["generation"] == created["metadata"]["generation"] + 1
     assert api.post(f"{pods}/g/binding", binding("g", "f1")).status_code == 201

@@ -29,6 +29,7 @@ def test_an_authority_knows_its_own_certificates() -> None:
     pair = one.issue(["a"])
     assert one.issued(pair)
     assert not other.issued(pair)
+    assert not Authority.create("another name").issued(pair)
     assert not one.issued(KeyPair(pair.certificate, one.issue(["a"]).key)), "the key must belong to the certificate"
 
 

@@ -115,6 +115,8 @@ class Authority(msgspec.Struct, frozen=True):
         """
         issuer = x509.load_pem_x509_certificate(self.pair.certificate)
         certificate = x509.load_pem_x509_certificate(pair.certificate)
+        if certificate.issuer != issuer.subject:
+            return False
         try:
             certificate.verify_directly_issued_by(issuer)
         except InvalidSignature:

@@ -99,6 +99,19 @@ class _Server(uvicorn.Server):
         await super().startup(sockets=sockets)
         self._announce()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let running requests finish; drop idle connections at once, whose TLS peers may never say goodbye."""
+        self._drop(lambda cycle: cycle is None or cycle.response_complete)
+        await asyncio.sleep(0)
+        await super().shutdown(sockets)
+        self._drop(lambda cycle: True)
+        await asyncio.sleep(0)
+
+    def _drop(self, unwanted: Callable[[Any], bool]) -> None:
+        for connection in list(self.server_state.connections):
+            if connection.transport is not None and unwanted(getattr(connection, "cycle", None)):
+                connection.transport.abort()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield

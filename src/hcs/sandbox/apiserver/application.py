@@ -56,10 +56,18 @@ class Application:
     def __init__(self, cluster: Cluster, tokens: Tokens, watches: Watches) -> None:
         self.cluster, self.tokens, self.watches = cluster, tokens, watches
         self.address = "127.0.0.1"
+        self.running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        self.running += 1
+        try:
+            await self._respond(scope, receive, send)
+        finally:
+            self.running -= 1
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         try:
             response = await self._answer(request)

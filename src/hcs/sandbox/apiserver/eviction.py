@@ -26,6 +26,7 @@ async def evict(
     """Evict a pod. Raises ApiError 404, 409 and, when a budget forbids it, 429."""
     if not isinstance(body, dict) or (body.get("metadata") or {}).get("name", name) != name:
         raise bad_request("name in URL does not match name in Eviction object")
+    body = {**body, "metadata": {**(body.get("metadata") or {}), "name": name, "namespace": namespace}}
     stored = cluster.must_get(pods, namespace, name)
     attempt = Attempt(
         pods, "CREATE", namespace, name, user, body, subresource="eviction", options=options.named("CreateOptions"),

@@ -29,7 +29,8 @@ def compile_text(text: str) -> Any:
     try:
         return cel.compile(text)
     except ValueError as error:
-        raise ExpressionError(f"compilation failed: {error}") from None
+        why = str(error).partition("': ")[2].replace("\n| ", "\n | ")
+        raise ExpressionError(f"compilation failed: {why}") from None
 
 
 def evaluate(text: str, scope: Mapping[str, Any]) -> Any:

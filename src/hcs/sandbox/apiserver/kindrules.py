@@ -29,6 +29,7 @@ from hcs.sandbox.apiserver.status import (
     invalid,
     invalid_value,
     required,
+    unsupported,
 )
 
 _WEBHOOKS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
@@ -79,6 +80,9 @@ def _defaults(resource: Resource, object: JsonObject) -> None:
             object["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
         case "secrets":
             object.setdefault("type", "Opaque")
+            for key, text in (object.get("data") or {}).items():
+                if not _is_base64(text):
+                    raise quantities.QuantityError(f"illegal base64 data in {key}")
             for key, text in (object.pop("stringData", None) or {}).items():
                 object.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
         case "resourcequotas":
@@ -95,6 +99,14 @@ def _defaults(resource: Resource, object: JsonObject) -> None:
         case plural if plural in _WEBHOOKS:
             for webhook in object.get("webhooks") or ():
                 _webhook_defaults(webhook, mutating=plural == _WEBHOOKS[0])
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return True
 
 
 def _job_defaults(object: JsonObject) -> None:
@@ -169,6 +181,8 @@ def _job_selector(object: JsonObject) -> None:
     if spec.get("manualSelector"):
         return
     labels = spec["template"]["metadata"].setdefault("labels", {})
+    if "labels" not in meta:
+        meta["labels"] = labels
     for prefix in ("", "batch.kubernetes.io/"):
         labels[f"{prefix}controller-uid"] = meta["uid"]
         labels[f"{prefix}job-name"] = meta["name"]
@@ -234,10 +248,18 @@ def validate(resource: Resource, new: JsonObject, old: JsonObject | None, subres
         case "configmaps" | "secrets" if old is not None and old.get("immutable"):
             if new.get("data") != old.get("data") or not new.get("immutable"):
                 yield forbidden_field("data", "field is immutable when `immutable` is set")
+        case "events":
+            yield from _event(new)
         case "validatingadmissionpolicies":
             yield from _policy(new)
         case plural if plural in _WEBHOOKS:
             yield from _webhooks(new)
+
+
+def _event(object: JsonObject) -> Iterator[Cause]:
+    about, own = (object.get("involvedObject") or {}).get("namespace", ""), object["metadata"].get("namespace", "")
+    if about != own and not (not about and own == "default"):
+        yield invalid_value("involvedObject.namespace", about, "does not match event.namespace")
 
 
 def _pod_status(object: JsonObject) -> Iterator[Cause]:
@@ -272,7 +294,9 @@ def _webhooks(object: JsonObject) -> Iterator[Cause]:
             )
         if not webhook.get("admissionReviewVersions"):
             yield required(f"{place}.admissionReviewVersions", "must specify one of v1, v1beta1")
-        if webhook.get("sideEffects") not in ("None", "NoneOnDryRun"):
+        if webhook.get("sideEffects") and webhook["sideEffects"] not in ("None", "NoneOnDryRun"):
+            yield unsupported(f"{place}.sideEffects", webhook["sideEffects"], ("None", "NoneOnDryRun"))
+        elif not webhook.get("sideEffects"):
             yield required(f"{place}.sideEffects", "must specify one of None, NoneOnDryRun")
         if not 1 <= webhook["timeoutSeconds"] <= 30:
             yield invalid_value(
@@ -284,7 +308,11 @@ def _webhooks(object: JsonObject) -> Iterator[Cause]:
         if ("url" in config) == ("service" in config):
             yield required(f"{place}.clientConfig", "exactly one of url or service is required")
         elif "url" in config and not str(config["url"]).startswith("https://"):
-            yield invalid_value(f"{place}.clientConfig.url", config["url"], '"https" is the only allowed URL scheme')
+            yield invalid_value(
+                f"{place}.clientConfig.url",
+                str(config["url"]).partition(":")[0],
+                "'https' is the only allowed URL scheme; desired format: https://host[/path]",
+            )
         for position, condition in enumerate(webhook.get("matchConditions") or ()):
             yield from _expression(f"{place}.matchConditions[{position}].expression", condition.get("expression", ""))
 

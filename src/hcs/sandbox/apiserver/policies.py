@@ -71,7 +71,7 @@ def _enforce_bound(
     for validation, text in failures:
         names = f"'{policy['metadata']['name']}' with binding '{binding['metadata']['name']}'"
         if "Deny" in actions:
-            raise _refusal(attempt, f"ValidatingAdmissionPolicy {names} denied request: {text}", validation, text)
+            raise _refusal(attempt, f"ValidatingAdmissionPolicy {names} denied request: {text}", validation)
         if "Warn" in actions:
             warnings.append(f"Validation failed for ValidatingAdmissionPolicy {names}: {text}")
 
@@ -84,7 +84,8 @@ def _conditions_hold(spec: JsonObject, scope: JsonObject) -> bool:
             if expressions.evaluate(condition["expression"], scope) is not True:
                 return False
         except expressions.ExpressionError as error:
-            failure = failure or error
+            text = f"expression '{condition['expression']}' resulted in error: {error}"
+            failure = failure or expressions.ExpressionError(text)
     if failure is not None:
         raise failure
     return True
@@ -112,11 +113,16 @@ def _message(validation: JsonObject, scope: JsonObject) -> str:
     return str(validation.get("message") or f"failed expression: {validation['expression'].strip()}")
 
 
-def _refusal(attempt: Attempt, sentence: str, validation: JsonObject, text: str) -> ApiError:
+def _refusal(attempt: Attempt, sentence: str, validation: JsonObject) -> ApiError:
     reason = validation.get("reason") or "Invalid"
     resource = attempt.resource
     plural = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-    details = {"name": attempt.name, "group": resource.group, "kind": resource.plural, "causes": [{"message": text}]}
+    details = {
+        "name": attempt.name,
+        "group": resource.group,
+        "kind": resource.plural,
+        "causes": [{"message": sentence}],
+    }
     if not resource.group:
         del details["group"]
     subject = f'{plural} "{attempt.name}"' if attempt.name else plural

@@ -14,7 +14,7 @@ import msgspec
 from hcs.sandbox.apiserver.cluster import Cluster, encode, present
 from hcs.sandbox.apiserver.kinds import Resource
 from hcs.sandbox.apiserver.selectors import predicate
-from hcs.sandbox.apiserver.status import JsonObject, bad_request, expired
+from hcs.sandbox.apiserver.status import ApiError, JsonObject, bad_request, expired
 from hcs.sandbox.apiserver.storage import ExpiredError, Stored
 
 _TOKEN_EXPIRED = (
@@ -43,6 +43,7 @@ def select(cluster: Cluster, resource: Resource, namespace: str, query: Mapping[
     test = predicate(resource, query.get("labelSelector", ""), query.get("fieldSelector", ""))
     limit, token = int(query.get("limit") or 0), query.get("continue", "")
     version, after = store.version, None
+    _refuse_future(query.get("resourceVersion") or "0", version)
     if token:
         try:
             cursor = msgspec.json.decode(base64.urlsafe_b64decode(token), type=_Continue)
@@ -70,6 +71,14 @@ def select(cluster: Cluster, resource: Resource, namespace: str, query: Mapping[
             metadata["remainingItemCount"] = len(chosen) - limit
         chosen = chosen[:limit]
     return Page(chosen, metadata)
+
+
+def _refuse_future(asked: str, current: int) -> None:
+    """A version nobody has written yet: a real server waits a moment for it and then gives up like this."""
+    if asked.isdecimal() and int(asked) > current:
+        message = f"Too large resource version: {asked}, current: {current}"
+        cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+        raise ApiError(504, "Timeout", f"Timeout: {message}", {"causes": [cause], "retryAfterSeconds": 1})
 
 
 def encode_page(resource: Resource, page: Page) -> bytes:

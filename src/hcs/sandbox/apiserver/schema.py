@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 from hcs.sandbox.apiserver import expressions
 from hcs.sandbox.apiserver.status import Cause, JsonObject, duplicate, invalid_value, required, unsupported
+from hcs.sandbox.apiserver.wiretypes import is_time
 
 Schema = dict[str, Any]
 _BLOCKING = (
@@ -168,7 +168,7 @@ def _bounds(value: Any, schema: Schema, place: str) -> Iterator[Cause]:
             yield invalid_value(place, value, f"{body} should be at least {schema['minLength']} chars long")
         if "pattern" in schema and not _pattern(schema["pattern"]).search(value):
             yield invalid_value(place, value, f"{body} should match '{schema['pattern']}'")
-        if schema.get("format") == "date-time" and not _is_time(value):
+        if schema.get("format") == "date-time" and not is_time(value):
             message = f'Invalid value: "{value}": {body} must be of type date-time: "{value}"'
             yield Cause(place, "FieldValueTypeInvalid", message)
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -269,10 +269,3 @@ def _wrong_type(place: str, seen: str, wanted: str) -> Cause:
 
 def _type_of(value: Any) -> str:
     return "null" if value is None else next((name for name, test in _TYPES.items() if test(value)), "unknown")
-
-
-def _is_time(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False

@@ -63,6 +63,7 @@ class ApiServer:
         self._tasks: list[asyncio.Task[None]] = []
         self._server: uvicorn.Server | None = None
         self._socket: socket.socket | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def port(self) -> int:
@@ -75,6 +76,7 @@ class ApiServer:
 
     async def start(self) -> None:
         """Listen and serve in the running loop. Raises OSError when the port is taken."""
+        self._loop = asyncio.get_running_loop()
         certificate, key = self.authority.issue(NAMES).write(self.settings.data, "apiserver")
         # naming the protocol matters: asyncio sets TCP_NODELAY only then, and without it every answer waits 40 ms
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -102,6 +104,7 @@ class ApiServer:
         if self._server is not None:
             self._server.should_exit = True
             serving, collecting = self._tasks
+            await self._hang_up(self._server)
             await asyncio.wait([serving], timeout=3)
             collecting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -110,6 +113,25 @@ class ApiServer:
         if self._socket is not None:
             self._socket.close()
         self._store.close()
+
+    def compact(self) -> None:
+        """Forget all history: older versions answer 410, as after compaction in etcd. May be called from any thread."""
+        assert self._loop is not None, "the server has not been started"
+        asyncio.run_coroutine_threadsafe(self._compact(), self._loop).result()
+
+    async def _compact(self) -> None:
+        self._store.compact(self._store.version)
+
+    async def _hang_up(self, server: uvicorn.Server) -> None:
+        """Let running requests end, then cut idle connections: their clients would not answer a polite TLS goodbye."""
+        for _ in range(16):
+            await asyncio.sleep(0.05)
+            if not self.application.running:
+                break
+        for connection in list(server.server_state.connections):
+            transport = getattr(connection, "transport", None)
+            if transport is not None:
+                transport.abort()
 
     def kubeconfig(self, token: str) -> str:
         """A kubeconfig (YAML) that reaches this server with a token and trusts its authority."""

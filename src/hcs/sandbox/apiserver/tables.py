@@ -60,8 +60,9 @@ def _columns(resource: Resource) -> tuple[list[JsonObject], Cells]:
     names, cells = _BUILTIN.get(resource.storage_key, _DEFAULT)
     definitions = []
     for text in names:
-        name, _, priority = text.partition("+")
-        definitions.append(_definition(name, "string", 1 if priority else 0, "name" if name == "Name" else ""))
+        name, _, kind = text.rstrip("+").partition(":")
+        wide = 1 if text.endswith("+") else 0
+        definitions.append(_definition(name, kind or "string", wide, "name" if name == "Name" else ""))
     return definitions, cells
 
 
@@ -183,9 +184,14 @@ def _node(object: JsonObject, now: datetime) -> list[Any]:
         addresses.get("InternalIP", "<none>"),
         addresses.get("ExternalIP", "<none>"),
         info.get("osImage") or "<unknown>",
-        info.get("kernelVersion") or "<unknown>",
+        _kernel(info),
         info.get("containerRuntimeVersion") or "<unknown>",
     ]
+
+
+def _kernel(info: JsonObject) -> str:
+    kernel = info.get("kernelVersion") or "<unknown>"
+    return f"{kernel} ({info['architecture']})" if info.get("architecture") else kernel
 
 
 def _event(object: JsonObject, now: datetime) -> list[Any]:
@@ -205,7 +211,7 @@ def _event(object: JsonObject, now: datetime) -> list[Any]:
         ", ".join(part for part in (component, instance) if part),
         str(object.get("message", "")).strip(),
         age(first, now),
-        str(count or 1),
+        count or 1,
         _meta(object)["name"],
     ]
 
@@ -250,7 +256,7 @@ def _simple(*paths: str) -> Cells:
 
 
 def _count(field: str) -> Cells:
-    return lambda object, now: [_meta(object)["name"], str(len(object.get(field) or ())), _age_of(object, now)]
+    return lambda object, now: [_meta(object)["name"], len(object.get(field) or ()), _age_of(object, now)]
 
 
 def _quota(object: JsonObject, now: datetime) -> list[Any]:
@@ -262,6 +268,7 @@ def _quota(object: JsonObject, now: datetime) -> list[Any]:
     return [_meta(object)["name"], ", ".join(pairs[False]), ", ".join(pairs[True]), _age_of(object, now)]
 
 
+_WEBHOOKS: tuple[tuple[str, ...], Cells] = (("Name", "Webhooks:integer", "Age"), _count("webhooks"))
 _DEFAULT: tuple[tuple[str, ...], Cells] = (("Name", "Age"), _simple())
 _BUILTIN: dict[str, tuple[tuple[str, ...], Cells]] = {
     "pods": (
@@ -278,7 +285,8 @@ _BUILTIN: dict[str, tuple[tuple[str, ...], Cells]] = {
     "namespaces": (("Name", "Status", "Age"), _simple(".status.phase")),
     "events": (
         (
-            "Last Seen", "Type", "Reason", "Object", "Subobject+", "Source+", "Message", "First Seen+", "Count+",
+            "Last Seen", "Type", "Reason", "Object", "Subobject+", "Source+", "Message", "First Seen+",
+            "Count:integer+",
             "Name+",
         ),
         _event,
@@ -288,24 +296,31 @@ _BUILTIN: dict[str, tuple[tuple[str, ...], Cells]] = {
         _job,
     ),
     "leases.coordination.k8s.io": (("Name", "Holder", "Age"), _simple(".spec.holderIdentity")),
-    "configmaps": (("Name", "Data", "Age"), _count("data")),
+    "configmaps": (("Name", "Data:integer", "Age"), _count("data")),
     "secrets": (
-        ("Name", "Type", "Data", "Age"),
-        lambda o, now: [_meta(o)["name"], o.get("type", ""), str(len(o.get("data") or ())), _age_of(o, now)],
+        ("Name", "Type", "Data:integer", "Age"),
+        lambda o, now: [_meta(o)["name"], o.get("type", ""), len(o.get("data") or ()), _age_of(o, now)],
     ),
-    "serviceaccounts": (("Name", "Secrets", "Age"), _count("secrets")),
     "resourcequotas": (("Name", "Request", "Limit", "Age"), _quota),
     "priorityclasses.scheduling.k8s.io": (
-        ("Name", "Value", "Global-Default", "PreemptionPolicy+", "Age"),
+        ("Name", "Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy+"),
         lambda o, now: [
-            _meta(o)["name"], str(o.get("value", 0)), str(bool(o.get("globalDefault"))).lower(),
-            o.get("preemptionPolicy", ""), _age_of(o, now),
+            _meta(o)["name"], o.get("value", 0), bool(o.get("globalDefault")), _age_of(o, now),
+            o.get("preemptionPolicy", ""),
+        ],
+    ),
+    "poddisruptionbudgets.policy": (
+        ("Name", "Min Available", "Max Unavailable", "Allowed Disruptions:integer", "Age"),
+        lambda o, now: [
+            _meta(o)["name"], str(o["spec"].get("minAvailable", "N/A")),
+            str(o["spec"].get("maxUnavailable", "N/A")),
+            (o.get("status") or {}).get("disruptionsAllowed", 0), _age_of(o, now),
         ],
     ),
     "customresourcedefinitions.apiextensions.k8s.io": (
-        ("Name", "Created At"),
+        ("Name", "Created At:date"),
         lambda o, now: [_meta(o)["name"], _meta(o).get("creationTimestamp", "")],
     ),
-    "mutatingwebhookconfigurations.admissionregistration.k8s.io": (("Name", "Webhooks", "Age"), _count("webhooks")),
-    "validatingwebhookconfigurations.admissionregistration.k8s.io": (("Name", "Webhooks", "Age"), _count("webhooks")),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
 }  # fmt: skip

@@ -20,7 +20,7 @@ import msgspec
 
 from hcs.sandbox.apiserver import expressions, patch
 from hcs.sandbox.apiserver.attempts import Attempt, NamespaceLookup, concerns, selected
-from hcs.sandbox.apiserver.status import ApiError, JsonObject, internal
+from hcs.sandbox.apiserver.status import ApiError, JsonObject, forbidden, internal
 from hcs.sandbox.apiserver.storage import Store
 
 _EXEMPT = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies",
@@ -92,13 +92,11 @@ class Webhooks:
         warnings += answer.get("warnings") or []
         if not answer.get("patch") or attempt.object is None:
             return False
-        if answer.get("patchType") != "JSONPatch":
-            raise internal(f'admission webhook "{webhook["name"]}" sent a patch without patchType JSONPatch')
         try:
-            operations = msgspec.json.decode(base64.b64decode(answer["patch"]))
-            changed = refresh(patch.apply_json_patch(attempt.object, operations))
-        except (ValueError, ApiError) as error:
-            raise internal(str(error)) from None
+            changed = patch.apply_json_patch(attempt.object, answer["patch"])
+        except ApiError:
+            raise internal("the JSON patch of the webhook does not fit the object") from None
+        changed = refresh(changed)
         differs = changed != attempt.object
         attempt.object = changed
         return differs
@@ -122,14 +120,16 @@ class Webhooks:
                 if expressions.evaluate(condition["expression"], attempt.expression_scope()) is not True:
                     return False
             except expressions.ExpressionError as error:
-                failure = f"{condition['name']}: {error}"
+                failure = f"expression '{condition['expression']}' resulted in error: {error}"
+        if failure and webhook.get("failurePolicy") == "Ignore":
+            return False
         if failure:
-            raise UnreachableError(f"match condition failed: {failure}")
+            raise forbidden(attempt.resource.plural, attempt.resource.group, attempt.name, failure)
         return True
 
     async def _call(self, webhook: JsonObject, attempt: Attempt) -> JsonObject:
-        url, server_name = self._address(webhook["clientConfig"])
         seconds = webhook.get("timeoutSeconds", 10)
+        url, server_name = self._address(webhook["clientConfig"], seconds)
         uid = str(uuid.uuid4())
         review = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": attempt.review(uid)}
         address = f"{url}{'&' if '?' in url else '?'}timeout={seconds}s"
@@ -142,7 +142,7 @@ class Webhooks:
         except TimeoutError:
             raise UnreachableError(f'failed to call webhook: Post "{address}": context deadline exceeded') from None
         except (httpx2.HTTPError, ssl.SSLError, OSError) as error:
-            why = str(error) or type(error).__name__
+            why = _network_error(address, error)
             raise UnreachableError(f'failed to call webhook: Post "{address}": {why}') from None
         if reply.status_code != 200:
             raise UnreachableError(
@@ -156,17 +156,21 @@ class Webhooks:
         if answered != uid:
             why = f'expected response.uid="{uid}", got "{answered}"'
             raise UnreachableError(f"received invalid webhook response: {why}")
+        if response.get("patch"):
+            response["patch"] = _operations(response)
         return response
 
-    def _address(self, config: JsonObject) -> tuple[str, str]:
+    def _address(self, config: JsonObject, seconds: int) -> tuple[str, str]:
         service = config.get("service")
         if not service:
             return str(config["url"]), ""
         reference = f"{service['namespace']}/{service['name']}"
         base = self._services.get(reference)
-        if base is None:
-            raise UnreachableError(f'failed to call webhook: service "{service["name"]}" not found')
         path = "/" + str(service.get("path", "/")).lstrip("/")
+        if base is None:
+            host = f"{service['name']}.{service['namespace']}.svc:{service.get('port', 443)}"
+            address = f"https://{host}{path}?timeout={seconds}s"
+            raise UnreachableError(f'failed to call webhook: Post "{address}": service "{service["name"]}" not found')
         return base.rstrip("/") + path, f"{service['name']}.{service['namespace']}.svc"
 
     def _client(self, bundle: str) -> httpx2.AsyncClient:
@@ -177,6 +181,26 @@ class Webhooks:
         return self._clients[bundle]
 
 
+def _operations(response: JsonObject) -> list[JsonObject]:
+    """The JSON patch of a response. Raises UnreachableError, so that the failure policy decides about a broken one."""
+    if not response.get("patchType"):
+        why = "webhook returned response.patch but not response.patchType"
+        raise UnreachableError(f"received invalid webhook response: {why}")
+    try:
+        return msgspec.json.decode(base64.b64decode(response["patch"]), type=list[JsonObject])
+    except (ValueError, msgspec.DecodeError) as error:
+        raise UnreachableError(f"received undecodable patch in webhook response: {error}") from None
+
+
+def _network_error(address: str, error: Exception) -> str:
+    """A failed connection in the words of a real server."""
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return f"tls: failed to verify certificate: x509: {str(error).rpartition('failed: ')[2]}"
+    if isinstance(error, httpx2.ConnectError):
+        return f"dial tcp {address.split('/')[2]}: connect: connection refused"
+    return str(error) or type(error).__name__
+
+
 def _refuse_if_denied(name: str, answer: JsonObject) -> None:
     if answer.get("allowed"):
         return
@@ -184,5 +208,5 @@ def _refuse_if_denied(name: str, answer: JsonObject) -> None:
     why = status.get("message") or status.get("reason")
     text = f'admission webhook "{name}" denied the request' + (f": {why}" if why else " without explanation")
     reason, details = status.get("reason") or "", status.get("details")
-    code = status.get("code") or 403
-    raise ApiError(code if 400 <= code <= 600 else 403, reason or ("Forbidden" if code == 403 else ""), text, details)
+    code = status.get("code") or 400
+    raise ApiError(code if 400 <= code <= 600 else 400, reason, text, details)

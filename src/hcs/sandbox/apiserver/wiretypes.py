@@ -34,6 +34,7 @@ class Field(msgspec.Struct, frozen=True):
     struct: type[msgspec.Struct] | None = None
     items: Field | None = None
     quantity: bool = False
+    time: bool = False
 
 
 @cache
@@ -62,7 +63,7 @@ def _field(annotation: Any, *, quantity: bool = False) -> Field:
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return Field(dict, struct=annotation)
     if annotation is datetime:
-        return Field(str)
+        return Field(str, time=True)
     if annotation is dict or origin is dict:
         return Field(dict)
     return Field(annotation if annotation in _GO_NAMES else None, quantity=quantity)
@@ -77,9 +78,9 @@ def conform(resource: Resource, object: JsonObject) -> tuple[JsonObject, list[st
     unknown: list[str] = []
     try:
         return _conform_struct(object, struct, "", unknown), unknown
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         known = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
-        raise bad_request(f"{known}: json: cannot unmarshal {error}") from None
+        raise bad_request(f"{known}: {error}") from None
 
 
 def _conform_struct(value: JsonObject, struct: type[msgspec.Struct], path: str, unknown: list[str]) -> JsonObject:
@@ -102,12 +103,24 @@ def _conform(value: Any, field: Field, path: str, unknown: list[str], owner: str
         return value
     if not _is(value, field.kind):
         plain = ".".join(part.partition("[")[0] for part in path.split("."))
-        raise TypeError(f"{_seen(value)} into Go struct field {owner}.{plain} of type {_go_type(field)}")
+        raise TypeError(
+            f"json: cannot unmarshal {_seen(value)} into Go struct field {owner}.{plain} of type {_go_type(field)}"
+        )
+    if field.time and not is_time(value):
+        raise ValueError(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse it')
     if field.struct is not None:
         return _conform_struct(value, field.struct, path, unknown)
     if field.items is not None:
         return [_conform(item, field.items, f"{path}[{index}]", unknown, owner) for index, item in enumerate(value)]
     return value
+
+
+def is_time(text: str) -> bool:
+    """Whether a text is an RFC 3339 time with its zone."""
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def _is(value: Any, kind: Any) -> bool:

@@ -229,14 +229,15 @@ async def apply_patch(
         return to_stored(cluster.registry, resource, accept_object(resource, namespace, name, result))
 
     return await _change(
-        cluster, resource, namespace, name, subresource, user, options.named("PatchOptions"), options.dry_run, patched,
-        warnings,
+        cluster, resource, namespace, name, subresource, user, options.named("UpdateOptions"), options.dry_run, patched,
+        warnings, from_patch=True,
     )  # fmt: skip
 
 
 async def _change(
     cluster: Cluster, resource: Resource, namespace: str, name: str, subresource: str, user: User,
-    options: JsonObject, dry_run: bool, produce: Callable[[Stored], JsonObject], warnings: list[str],
+    options: JsonObject, dry_run: bool, produce: Callable[[Stored], JsonObject], warnings: list[str], *,
+    from_patch: bool = False,
 ) -> Written:  # fmt: skip
     for _ in range(_RETRIES):
         old = cluster.must_get(resource, namespace, name)
@@ -245,7 +246,7 @@ async def _change(
         asked_version = meta.get("resourceVersion", "")
         if asked_version and asked_version != str(old.version):
             raise conflict(resource.plural, resource.group, name)
-        if meta.get("uid") and meta["uid"] != old.uid and options["kind"] == "PatchOptions":
+        if meta.get("uid") and meta["uid"] != old.uid and from_patch:
             raise invalid(
                 resource.kind, resource.group, name, [invalid_value("metadata.uid", meta["uid"], "field is immutable")]
             )

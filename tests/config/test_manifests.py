@@ -1,0 +1,88 @@
+"""The YAML people apply: complete, labelled, and asking for as little as it can."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.config.clusters import CONFIG, manifests, real_binaries
+
+from hcs.model import names
+
+OBJECTS = manifests()
+WORKLOADS = [item for item in OBJECTS if item["kind"] in ("Deployment", "DaemonSet")]
+NODE_AGENT = "hcs-agent"
+"""The one privileged pod: it is the container runtime's partner."""
+
+
+def title(item: dict[str, Any]) -> str:
+    return f"{item['kind']}/{item['metadata']['name']}"
+
+
+def listed() -> list[str]:
+    found: list[str] = yaml.safe_load((CONFIG / "kustomization.yaml").read_text())["resources"]
+    return found
+
+
+def test_everything_is_applied_in_one_go() -> None:
+    files = {str(path.relative_to(CONFIG)) for path in CONFIG.rglob("*.yaml")} - {"kustomization.yaml"}
+    assert set(listed()) == files
+
+
+@pytest.mark.skipif(
+    not (shutil.which("kubectl") or (real_binaries() or Path()).joinpath("kubectl").exists()), reason="no kubectl here"
+)
+def test_kubectl_reads_it_as_we_do() -> None:
+    kubectl = shutil.which("kubectl") or str((real_binaries() or Path()) / "kubectl")
+    built = subprocess.run([kubectl, "kustomize", str(CONFIG)], check=True, capture_output=True, text=True)
+    assert sorted(map(title, yaml.safe_load_all(built.stdout))) == sorted(map(title, OBJECTS))
+
+
+@pytest.mark.parametrize("item", OBJECTS, ids=title)
+def test_every_object_says_what_it_belongs_to(item: dict[str, Any]) -> None:
+    assert item["metadata"]["labels"]["app.kubernetes.io/part-of"] == "hetero-compute-router"
+
+
+@pytest.mark.parametrize("item", OBJECTS, ids=title)
+def test_every_namespaced_object_lives_in_ours(item: dict[str, Any]) -> None:
+    assert item["metadata"].get("namespace", names.NAMESPACE) == names.NAMESPACE
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=title)
+def test_programs_run_with_as_little_as_they_can(workload: dict[str, Any]) -> None:
+    spec = workload["spec"]["template"]["spec"]
+    for container in spec["containers"]:
+        security = container["securityContext"]
+        assert security["readOnlyRootFilesystem"] is True
+        assert container["resources"]["requests"].keys() >= {"cpu", "memory"}
+        if workload["metadata"]["name"] == NODE_AGENT:
+            continue
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["capabilities"] == {"drop": ["ALL"]}
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not any("hostPath" in volume for volume in spec.get("volumes") or ())
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+
+
+@pytest.mark.parametrize("item", [o for o in OBJECTS if o["kind"] in ("Role", "ClusterRole")], ids=title)
+def test_no_role_holds_a_wildcard_or_a_way_up(item: dict[str, Any]) -> None:
+    for rule in item["rules"]:
+        words = {*rule.get("apiGroups", ()), *rule.get("resources", ()), *rule["verbs"]}
+        assert "*" not in words
+        assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"])
+        assert "secrets" not in rule.get("resources", ()) or rule.get("resourceNames"), "secrets by name alone"
+
+
+def test_the_webhook_can_hurt_nobody_else() -> None:
+    [webhook] = next(o for o in OBJECTS if o["kind"] == "MutatingWebhookConfiguration")["webhooks"]
+    assert webhook["failurePolicy"] == "Fail"
+    assert webhook["timeoutSeconds"] <= 5
+    assert webhook["sideEffects"] == "None"
+    assert webhook["matchConditions"]
+    [spared] = webhook["namespaceSelector"]["matchExpressions"]
+    assert set(spared["values"]) == {"kube-system", names.NAMESPACE}
+    [rule] = webhook["rules"]
+    assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
