@@ -48,7 +48,7 @@ def sandbox(folder: Path) -> Any:
             api = Api("sandbox", server.url, folder / "ca.crt")
             api.compact = server.compact
             yield api
-            api.http.close()
+            api.close()
 
     return run()
 
@@ -107,7 +107,7 @@ def hook(api: Api, space: str) -> Iterator[Callable[..., Webhook]]:
             if api.is_real:
                 import time
 
-                time.sleep(1.5)  # a real server reads configurations through a cache
+                time.sleep(1.0)  # a real server reads configurations through a cache
 
         install.configuration = install_configuration  # type: ignore[attr-defined]
         yield install

@@ -44,6 +44,7 @@ class Api:
     def __init__(self, kind: str, url: str, authority: Path, token: str = "admin-token") -> None:
         self.kind, self.url, self.authority = kind, url, authority
         self.compact: Callable[[], None] = lambda: None  # a real server compacts by itself
+        self._others: dict[str, Api] = {}
         context = ssl.create_default_context(cafile=str(authority))
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.http = httpx2.Client(base_url=url, verify=context, headers=headers, timeout=20, trust_env=False)
@@ -53,7 +54,14 @@ class Api:
         return self.kind == "real"
 
     def as_user(self, token: str) -> Api:
-        return Api(self.kind, self.url, self.authority, token)
+        """The same server seen by another user."""
+        if token not in self._others:
+            self._others[token] = Api(self.kind, self.url, self.authority, token)
+        return self._others[token]
+
+    def close(self) -> None:
+        for api in (self, *self._others.values()):
+            api.http.close()
 
     def get(self, path: str, **query: Any) -> httpx2.Response:
         accept = {"Accept": query.pop("accept", "application/json")}
@@ -195,7 +203,7 @@ def real_cluster(binaries: Path, folder: Path) -> Iterator[Api]:
 
         eventually(ready, 60)
         yield api
-        api.http.close()
+        api.close()
 
 
 @contextlib.contextmanager
