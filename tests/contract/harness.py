@@ -6,10 +6,10 @@ import contextlib
 import itertools
 import json
 import os
-import shutil
 import socket
 import ssl
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -251,13 +251,21 @@ class Webhook:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.folder = Path(os.environ.get("TMPDIR", "/tmp")) / f"hook-{os.getpid()}-{next(_counter)}"
-        certificate, key = self.authority.issue(["127.0.0.1", "localhost"]).write(self.folder, "hook")
-        context.load_cert_chain(certificate, key)
-        shutil.rmtree(self.folder)
-        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        with tempfile.TemporaryDirectory() as folder:
+            context.load_cert_chain(*self.authority.issue(["127.0.0.1", "localhost"]).write(Path(folder), "hook"))
+        self.context = context
+        self.server.get_request = self._accept  # type: ignore[method-assign]
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
         self.thread.start()
+
+    def use(self, context: ssl.SSLContext) -> None:
+        """Show another certificate from now on."""
+        self.context = context
+
+    def _accept(self) -> tuple[ssl.SSLSocket, Any]:
+        connection, address = self.server.socket.accept()
+        connection.settimeout(20)
+        return self.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
 
     @property
     def url(self) -> str:
