@@ -150,4 +150,35 @@ def requests(draw: st.DrawFn) -> ComputeRequest:
     )
 
 
+class Story(msgspec.Struct, frozen=True):
+    """A fleet and the pods that come one after another; after those marked True, the oldest that runs ends."""
+
+    nodes: Nodes
+    pods: list[tuple[ComputeRequest, bool]]
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> Story:
+    """A few healthy cards and so many small pods that they run into each other."""
+    kinds = draw(st.lists(st.sampled_from(("t4", "t4", "910b", "a100")), min_size=1, max_size=4))
+    nodes = tuple(node(f"node-{number}", *kinds) for number in range(draw(st.integers(1, 2))))
+    shares = st.builds(share, st.sampled_from((4, 4, 10, 16)), st.sampled_from((0, 12, 15)))
+    single = shares.map(lambda container: ComputeRequest((container,)))
+    double = st.tuples(shares, shares).map(
+        lambda pair: ComputeRequest((pair[0], msgspec.structs.replace(pair[1], name="second")))
+    )
+    owner = st.integers(1, 2).map(lambda cards: ComputeRequest((whole(cards),), sharing="exclusive"))
+    picky = st.sampled_from(("T4", "910B2", "A100-SXM4-80GB")).map(
+        lambda model: ComputeRequest((whole(),), models=(model,), sharing="exclusive", substitution="auto")
+    )
+    pod = st.one_of(single, single, double, owner, picky)
+    return Story(nodes, draw(st.lists(st.tuples(pod, st.sampled_from((False, False, True))), min_size=6, max_size=20)))
+
+
+def stories() -> st.SearchStrategy[Story]:
+    """Crowds on a few good cards, and anything at all on anything."""
+    anything = st.builds(Story, inventories(), st.lists(st.tuples(requests(), st.booleans()), max_size=12))
+    return st.one_of(crowds(), anything)
+
+
 REFERENCE_RATES: Final = {"H100-SXM5": rates(gemm=240, finetune=220, decode=180)}

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.placement.fleets import REFERENCE_RATES, Nodes, inventories, requests
+from tests.placement.fleets import REFERENCE_RATES, Story, requests, stories
 
 from hcs.model.allocations import Allocation
 from hcs.model.requests import ComputeRequest
@@ -13,15 +13,13 @@ from hcs.placement.policies import POLICIES
 from hcs.placement.snapshot import Snapshot
 
 policies = pytest.mark.parametrize("policy", sorted(POLICIES))
-History = list[tuple[ComputeRequest, bool]]
-histories = st.lists(st.tuples(requests(), st.booleans()), max_size=12)
 
 
-def play(nodes: Nodes, history: History, policy: str) -> tuple[Snapshot, dict[str, tuple[ComputeRequest, Allocation]]]:
+def play(story: Story, policy: str) -> tuple[Snapshot, dict[str, tuple[ComputeRequest, Allocation]]]:
     """Place one pod after another; sometimes the oldest ends. Return what is there at the end."""
-    snapshot = Snapshot.build(nodes)
+    snapshot = Snapshot.build(story.nodes)
     live: dict[str, tuple[ComputeRequest, Allocation]] = {}
-    for number, (request, ends) in enumerate(history):
+    for number, (request, ends) in enumerate(story.pods):
         answer = place(snapshot, request, reference_rates=REFERENCE_RATES, policy=policy)
         if isinstance(answer, Placement):
             allocation = answer.allocation(f"pod-{number}")
@@ -34,13 +32,13 @@ def play(nodes: Nodes, history: History, policy: str) -> tuple[Snapshot, dict[st
 
 
 @policies
-@given(nodes=inventories(), history=histories)
-def test_no_card_ever_gives_more_than_it_has(policy: str, nodes: Nodes, history: History) -> None:
+@given(story=stories())
+def test_no_card_ever_gives_more_than_it_has(policy: str, story: Story) -> None:
     """Added up here card by card, not by the ledger under test."""
-    snapshot, live = play(nodes, history, policy)
+    snapshot, live = play(story, policy)
     assert snapshot.overcommitted == ()
     assert snapshot.stray == ()
-    for inventory in nodes:
+    for inventory in story.nodes:
         for device in inventory.devices:
             grants = [
                 (allocation, grant)
@@ -58,10 +56,10 @@ def test_no_card_ever_gives_more_than_it_has(policy: str, nodes: Nodes, history:
 
 
 @policies
-@given(nodes=inventories(), history=histories)
-def test_a_pod_gets_what_it_asked_for_on_cards_fit_for_use(policy: str, nodes: Nodes, history: History) -> None:
-    by_name = {inventory.name: inventory for inventory in nodes}
-    for request, allocation in play(nodes, history, policy)[1].values():
+@given(story=stories())
+def test_a_pod_gets_what_it_asked_for_on_cards_fit_for_use(policy: str, story: Story) -> None:
+    by_name = {inventory.name: inventory for inventory in story.nodes}
+    for request, allocation in play(story, policy)[1].values():
         inventory = by_name[allocation.node]
         devices = {device.id: device for device in inventory.devices}
         assert inventory.ready
@@ -91,10 +89,10 @@ def test_a_pod_gets_what_it_asked_for_on_cards_fit_for_use(policy: str, nodes: N
                 assert len(first) * allocation.exchange.got_milliacu >= asked
 
 
-@given(nodes=inventories(), history=histories, request=requests())
-def test_whatever_first_fit_can_place_hcs_can_place(nodes: Nodes, history: History, request: ComputeRequest) -> None:
+@given(story=stories(), request=requests())
+def test_whatever_first_fit_can_place_hcs_can_place(story: Story, request: ComputeRequest) -> None:
     """Two independent ways to the same yes or no: arrays here, plain loops there."""
-    snapshot, _ = play(nodes, history, "hcs")
+    snapshot, _ = play(story, "hcs")
     simple = place(snapshot, request, reference_rates=REFERENCE_RATES, policy="firstfit")
     ours = place(snapshot, request, reference_rates=REFERENCE_RATES)
     if isinstance(simple, Placement):
@@ -104,13 +102,13 @@ def test_whatever_first_fit_can_place_hcs_can_place(nodes: Nodes, history: Histo
         assert type(ours) is type(simple)
 
 
-@given(nodes=inventories(), history=histories, request=requests())
-def test_an_explanation_agrees_with_the_placement(nodes: Nodes, history: History, request: ComputeRequest) -> None:
-    snapshot, _ = play(nodes, history, "hcs")
+@given(story=stories(), request=requests())
+def test_an_explanation_agrees_with_the_placement(story: Story, request: ComputeRequest) -> None:
+    snapshot, _ = play(story, "hcs")
     answer = place(snapshot, request, reference_rates=REFERENCE_RATES)
     why = explain(snapshot, request, reference_rates=REFERENCE_RATES)
-    assert {*why.serving, *(refusal.node for refusal in why.refusals)} == {inventory.name for inventory in nodes}
-    assert len(why.serving) + len(why.refusals) == len(nodes)
+    assert {*why.serving, *(refusal.node for refusal in why.refusals)} == {inventory.name for inventory in story.nodes}
+    assert len(why.serving) + len(why.refusals) == len(story.nodes)
     if isinstance(answer, Unplaceable):
         assert why.placement is None
         assert why.serving == ()
@@ -124,21 +122,17 @@ def test_an_explanation_agrees_with_the_placement(nodes: Nodes, history: History
 
 
 @policies
-@given(nodes=inventories(), history=histories, request=requests())
-def test_the_same_question_has_the_same_answer(
-    policy: str, nodes: Nodes, history: History, request: ComputeRequest
-) -> None:
-    snapshot, live = play(nodes, history, policy)
-    again = Snapshot.build(reversed(nodes), [allocation for _, allocation in live.values()])
+@given(story=stories(), request=requests())
+def test_the_same_question_has_the_same_answer(policy: str, story: Story, request: ComputeRequest) -> None:
+    snapshot, live = play(story, policy)
+    again = Snapshot.build(reversed(story.nodes), [allocation for _, allocation in live.values()])
     assert place(snapshot, request, policy=policy) == place(again, request, policy=policy)
 
 
-@given(nodes=inventories(), history=histories, request=requests(), data=st.data())
-def test_only_the_nodes_given_are_chosen_from(
-    nodes: Nodes, history: History, request: ComputeRequest, data: st.DataObject
-) -> None:
-    snapshot, _ = play(nodes, history, "hcs")
-    left = data.draw(st.sets(st.sampled_from([inventory.name for inventory in nodes])))
+@given(story=stories(), request=requests(), data=st.data())
+def test_only_the_nodes_given_are_chosen_from(story: Story, request: ComputeRequest, data: st.DataObject) -> None:
+    snapshot, _ = play(story, "hcs")
+    left = data.draw(st.sets(st.sampled_from([inventory.name for inventory in story.nodes])))
     answer = place(snapshot, request, nodes=left, reference_rates=REFERENCE_RATES)
     if isinstance(answer, Placement):
         assert answer.node in left

@@ -3,6 +3,7 @@
 import hashlib
 
 from hcs.cli.demo.stage import Stage
+from hcs.cli.demo.torch_training import train_if_installed
 from hcs.cli.demo.training import GIB, WANTED, train_pod
 from hcs.model import names
 from hcs.model.quantities import show_acu
@@ -78,4 +79,5 @@ async def play(stage: Stage) -> None:
         ),
         train_sha256=digest,
     )
+    await train_if_installed(stage)
     await stage.remove(*pods)
