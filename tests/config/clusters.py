@@ -24,7 +24,7 @@ from hcs.sandbox.supervisor import tie_to_parent
 
 CONFIG = Path(__file__).parents[2] / "config"
 REAL_PROGRAMS = ("etcd", "kube-apiserver")
-NO_REAL_SERVER = "no etcd and kube-apiserver in KUBEBUILDER_ASSETS or /usr/local/kubebuilder/bin"
+NO_REAL_SERVER = "no real Kubernetes: no etcd and kube-apiserver in KUBEBUILDER_ASSETS or /usr/local/kubebuilder/bin"
 ACCOUNTS = ("injector", "router", "healer")
 TOKENS = "\n".join(
     [

@@ -32,7 +32,7 @@ def test_everything_is_applied_in_one_go() -> None:
 
 
 @pytest.mark.skipif(
-    not (shutil.which("kubectl") or (real_binaries() or Path()).joinpath("kubectl").exists()), reason="no kubectl here"
+    not (shutil.which("kubectl") or (real_binaries() or Path()).joinpath("kubectl").exists()), reason="no real Kubernetes: no kubectl"
 )
 def test_kubectl_reads_it_as_we_do() -> None:
     kubectl = shutil.which("kubectl") or str((real_binaries() or Path()) / "kubectl")
