@@ -65,9 +65,20 @@ static bool is_plain_name(const char *name)
     return true;
 }
 
+/* Lower-case words as the page lists them: a letter, then letters, digits and dashes. */
+static bool is_vendor(const char *word)
+{
+    if (word[0] < 'a' || word[0] > 'z')
+        return false;
+    for (; *word; word++)
+        if (!((*word >= 'a' && *word <= 'z') || (*word >= '0' && *word <= '9') || *word == '-'))
+            return false;
+    return true;
+}
+
 static const char *card_line(struct cursor *cursor, struct hcs_quota_card *card)
 {
-    if (!word(cursor, card->vendor, sizeof card->vendor) || !literal(cursor, " "))
+    if (!word(cursor, card->vendor, sizeof card->vendor) || !is_vendor(card->vendor) || !literal(cursor, " "))
         return "a card line has no readable vendor";
     if (!word(cursor, card->uuid, sizeof card->uuid) || !literal(cursor, " "))
         return "a card line has no readable UUID";
