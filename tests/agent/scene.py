@@ -78,7 +78,7 @@ class NodeScene:
         interceptor.touch()
         self.agent = Agent(
             NODE,
-            client=self.cluster.connect(self.cluster.api),
+            client=self.cluster.client,
             state=self.folder / "state",
             now=self.cluster.today,
             clock=self.cluster.loop.time,

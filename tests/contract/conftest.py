@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,21 +38,16 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
         yield start
 
 
-def sandbox(folder: Path) -> Any:
+@contextmanager
+def sandbox(folder: Path) -> Iterator[Api]:
     """The sandbox's server with the same users as the real one."""
-    from contextlib import contextmanager
-
-    @contextmanager
-    def run() -> Iterator[Api]:
-        (folder / "tokens.csv").write_text(TOKENS)
-        settings = Settings(folder, tokens=folder / "tokens.csv", pod_logs=folder / "logs", bookmark_seconds=0.5)
-        with running(settings) as server:
-            api = Api("sandbox", server.url, folder / "ca.crt")
-            api.compact = server.compact
-            yield api
-            api.http.close()
-
-    return run()
+    (folder / "tokens.csv").write_text(TOKENS)
+    settings = Settings(folder, tokens=folder / "tokens.csv", pod_logs=folder / "logs", bookmark_seconds=0.5)
+    with running(settings) as server:
+        api = Api("sandbox", server.url, folder / "ca.crt")
+        api.compact = server.compact
+        yield api
+        api.close()
 
 
 @pytest.fixture(params=["sandbox", pytest.param("real", marks=pytest.mark.real)])
@@ -88,8 +85,6 @@ def hook(api: Api, space: str) -> Iterator[Callable[..., Webhook]]:
         def install_configuration(
             url: str, authority: bytes, *, name: str = "", kind: str = "mutating", **fields: Any
         ) -> None:
-            import base64
-
             name = name or unique("hook")
             path = f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations"
             rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
@@ -105,9 +100,7 @@ def hook(api: Api, space: str) -> Iterator[Callable[..., Webhook]]:
             api.create(path, {"metadata": {"name": name}, "webhooks": [webhook]})
             stack.callback(lambda: api.delete(f"{path}/{name}"))
             if api.is_real:
-                import time
-
-                time.sleep(1.5)  # a real server reads configurations through a cache
+                time.sleep(1.0)  # a real server reads configurations through a cache
 
         install.configuration = install_configuration  # type: ignore[attr-defined]
         yield install

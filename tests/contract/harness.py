@@ -6,10 +6,10 @@ import contextlib
 import itertools
 import json
 import os
-import shutil
 import socket
 import ssl
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -44,6 +44,7 @@ class Api:
     def __init__(self, kind: str, url: str, authority: Path, token: str = "admin-token") -> None:
         self.kind, self.url, self.authority = kind, url, authority
         self.compact: Callable[[], None] = lambda: None  # a real server compacts by itself
+        self._others: dict[str, Api] = {}
         context = ssl.create_default_context(cafile=str(authority))
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.http = httpx2.Client(base_url=url, verify=context, headers=headers, timeout=20, trust_env=False)
@@ -53,7 +54,14 @@ class Api:
         return self.kind == "real"
 
     def as_user(self, token: str) -> Api:
-        return Api(self.kind, self.url, self.authority, token)
+        """The same server seen by another user."""
+        if token not in self._others:
+            self._others[token] = Api(self.kind, self.url, self.authority, token)
+        return self._others[token]
+
+    def close(self) -> None:
+        for api in (self, *self._others.values()):
+            api.http.close()
 
     def get(self, path: str, **query: Any) -> httpx2.Response:
         accept = {"Accept": query.pop("accept", "application/json")}
@@ -195,7 +203,7 @@ def real_cluster(binaries: Path, folder: Path) -> Iterator[Api]:
 
         eventually(ready, 60)
         yield api
-        api.http.close()
+        api.close()
 
 
 @contextlib.contextmanager
@@ -243,13 +251,21 @@ class Webhook:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.folder = Path(os.environ.get("TMPDIR", "/tmp")) / f"hook-{os.getpid()}-{next(_counter)}"
-        certificate, key = self.authority.issue(["127.0.0.1", "localhost"]).write(self.folder, "hook")
-        context.load_cert_chain(certificate, key)
-        shutil.rmtree(self.folder)
-        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        with tempfile.TemporaryDirectory() as folder:
+            context.load_cert_chain(*self.authority.issue(["127.0.0.1", "localhost"]).write(Path(folder), "hook"))
+        self.context = context
+        self.server.get_request = self._accept  # type: ignore[method-assign]
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
         self.thread.start()
+
+    def use(self, context: ssl.SSLContext) -> None:
+        """Show another certificate from now on."""
+        self.context = context
+
+    def _accept(self) -> tuple[ssl.SSLSocket, Any]:
+        connection, address = self.server.socket.accept()
+        connection.settimeout(20)
+        return self.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
 
     @property
     def url(self) -> str:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -123,8 +124,6 @@ def test_gates_open_and_the_pod_binds(api: Api, pods: str) -> None:
 
 def test_the_recorded_conflicts_are_the_whole_set() -> None:
     """The samples this file restates; a new recording must be looked at."""
-    import os
-
     shared = os.environ.get("HCS_SHARED")
     path = Path(shared or "../shared") / "reference" / "samples" / "binding-conflicts.json"
     if not path.exists():

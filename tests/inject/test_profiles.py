@@ -1,8 +1,10 @@
 """Profiles are data: read strictly, layered by site, and free of the known name traps."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.inject.node import card
 
 from hcs.inject.builtin import builtin_profiles
@@ -93,6 +95,19 @@ class TestNameTraps:
 def test_a_profile_that_cannot_be_meant_is_refused_with_a_sentence(spec: dict[str, Any], message: str) -> None:
     with pytest.raises(ProfileError, match=message):
         read_profile(spec, "mine")
+
+
+def test_the_shipped_objects_can_be_used() -> None:
+    documents = [
+        document
+        for path in sorted((Path(__file__).parents[2] / "config" / "profiles").glob("*.yaml"))
+        for document in yaml.safe_load_all(path.read_text())
+    ]
+    profiles = builtin_profiles().overlaid(read_profile(d["spec"], d["metadata"]["name"]) for d in documents)
+    assert profiles.image("ascend", "pytorch-2.6") == "registry.example/runtime/ascend-pytorch:2.6"
+    effective = profiles.effective("ascend", "pytorch-2.6")
+    assert effective is not None
+    assert effective.quota == "interceptor"
 
 
 def test_a_new_vendor_needs_no_code() -> None:

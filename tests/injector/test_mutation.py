@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.injector.pods_for_admission import pod
 
 from hcs.injector.mutation import mutate
+from hcs.injector.patches import difference
 from hcs.injector.settings import Settings
 from hcs.model import names
 from hcs.model.pods import Pod
@@ -107,7 +108,7 @@ def test_a_pod_without_annotations_volumes_or_tolerations_gets_them_whole() -> N
     [container] = changed["spec"]["containers"]
     assert container["volumeMounts"] == [{"name": "hcs-code", "mountPath": "/workspace/code", "readOnly": True}]
     assert container["workingDir"] == "/workspace"
-    assert jsonpatch.make_patch(raw, changed).apply(raw) == changed
+    assert jsonpatch.apply_patch(raw, difference(raw, changed)) == changed
 
 
 def test_only_containers_that_ask_get_the_code_layer() -> None:
@@ -434,7 +435,7 @@ def hold(raw: dict[str, Any]) -> dict[str, Any] | None:
     if changed is None:
         return None
     assert mutate(changed, CATALOGUE, SITE) == changed, "a second call changes nothing"
-    patch = msgspec.json.decode(msgspec.json.encode(jsonpatch.make_patch(raw, changed).patch))
+    patch = msgspec.json.decode(msgspec.json.encode(difference(raw, changed)))
     assert jsonpatch.apply_patch(raw, patch) == changed, "the patch that travels does the whole of it"
     request = read_request(msgspec.convert(raw, Pod))
     assert read_request(msgspec.convert(changed, Pod)) == request, "the totals do not change what is asked"

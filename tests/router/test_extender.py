@@ -301,7 +301,7 @@ async def test_a_forged_allocation_has_no_effect(tmp_path: Path) -> None:
         real = await s.add_pod("real", resources=WHOLE)
         await s.bind(http, real, placed(await s.filter(http, "real", "n1")))
         text = encode_allocation((await s.allocations())["real"])
-        await s.add_pod("copied", annotations={names.ALLOCATION: text})
+        await s.add_pod("copied", annotations={names.ALLOCATION: text}, spec={"nodeName": "n1"})
         stranger = await s.add_pod("stranger", scheduler="default-scheduler", spec={"nodeName": "n1"})
         own = text.replace(real.metadata.uid, stranger.metadata.uid)
         await s.annotate("stranger", {names.ALLOCATION: own})

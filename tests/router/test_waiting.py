@@ -2,7 +2,7 @@
 
 import itertools
 
-from hcs.router.waiting import WaitingRoom
+from hcs.router.waiting import BATCH, WaitingRoom
 
 
 def room(*pods: str) -> WaitingRoom:
@@ -72,6 +72,19 @@ def test_what_the_first_do_not_take_is_offered_to_others() -> None:
 
     assert made.due(one_card(), 0)[0] == ["a"]  # type: ignore[arg-type]
     assert made.due(one_card(), 1)[0] == ["b"]  # type: ignore[arg-type]
+
+
+def test_a_long_queue_is_weighed_in_batches() -> None:
+    made = room(*(f"p{number}" for number in range(2 * BATCH + 1)))
+    made.grown()
+    sizes, poked = [], []
+    for _ in range(3):
+        weighed: list[str] = []
+        found, again = made.due(lambda uid, _, weighed=weighed: bool(weighed.append(uid)) or uid == "p20", 5)  # type: ignore[misc]
+        sizes.append(len(weighed))
+        poked += found
+    assert sizes == [BATCH, BATCH, 1]
+    assert (poked, again) == (["p20"], 6)
 
 
 def test_pods_refused_by_a_router_before_us_are_known_without_their_nodes() -> None:

@@ -1,12 +1,14 @@
 """How a share of a card is held to its memory: the quota file, the ledger and the preloaded interceptor.
 
 Read-only in the container: ``/etc/ld.so.preload``, which the dynamic loader of glibc obeys for every program whatever
-its environment says; the library it names; and the quota file. Writable: the ledger beside it, in which all processes
-of the container count together. All of them lie on the host at paths that stay the same as long as the pod exists.
+its environment says; the library it names; and the directory of the quota file. The directory, because a mounted file
+would not follow the rename that replaces it. Writable: the ledger in it, mounted over, in which all processes of the
+container count together. On the host they lie at paths that stay the same as long as the pod exists.
+
+Source of the paths: ``docs/quota-file.md``.
 """
 
 from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
 from typing import Final
 
 from hcs.inject.adjustments import HostFile, Mount
@@ -17,8 +19,9 @@ from hcs.model.refusals import Refusal, RefusedError
 
 PRELOAD: Final = "/etc/ld.so.preload"
 INTERCEPTOR: Final = "/usr/local/lib/hcs/libhcs_interceptor.so"
-QUOTA: Final = "/etc/hcs/quota"
-LEDGER: Final = "/etc/hcs/ledger"
+DIRECTORY: Final = "/etc/hcs"
+QUOTA: Final = f"{DIRECTORY}/quota"
+LEDGER: Final = f"{DIRECTORY}/ledger"
 
 _FIXED: Final = ("bind", "ro", "nosuid", "nodev", "rprivate")
 _WRITABLE: Final = ("bind", "rw", "nosuid", "nodev", "noexec", "rprivate")
@@ -57,7 +60,7 @@ def share_mounts(files: tuple[HostFile, ...], interceptor: str) -> tuple[Mount, 
     return (
         Mount(interceptor, INTERCEPTOR, _FIXED),
         Mount(preload, PRELOAD, _FIXED),
-        Mount(quota, QUOTA, _FIXED),
+        Mount(quota.rpartition("/")[0], DIRECTORY, _FIXED),
         Mount(ledger, LEDGER, _WRITABLE),
     )
 
@@ -70,11 +73,11 @@ def _quota(granted: Iterable[tuple[Device, Grant]], context_bytes: Mapping[str, 
             quota_bytes=grant.bytes,
             context_bytes=context_bytes.get(device.id, 0),
             bus_id=device.bus_id,
-            physical_id=device.index,
+            physical_id=device.index if device.vendor == "ascend" else None,  # CUDA names cards by UUID
         )
         for device, grant in granted
     )
     try:
-        return render(QuotaFile(cards=cards, ledger=PurePosixPath(LEDGER).name))
+        return render(QuotaFile(cards=cards, ledger=LEDGER.rpartition("/")[2]))
     except QuotaFileError as error:
         raise RefusedError(Refusal("QuotaNotWritable", f"no quota file can say what was allocated: {error}")) from error

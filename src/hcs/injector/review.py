@@ -8,10 +8,10 @@ import base64
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-import jsonpatch
 import msgspec
 
 from hcs.injector.mutation import mutate
+from hcs.injector.patches import difference
 from hcs.injector.settings import Settings
 from hcs.model.refusals import RefusedError
 from hcs.ura.catalogue import Catalogue
@@ -55,7 +55,7 @@ def answer(body: bytes, catalogue: Catalogue, settings: Settings) -> Verdict:
         return Verdict(reply, "not-ours", **who)
     pod = request["object"]
     try:
-        operations = jsonpatch.make_patch(pod, mutate(pod, catalogue, settings)).patch
+        operations = difference(pod, mutate(pod, catalogue, settings))
     except RefusedError as error:
         message = "; ".join(str(refusal) for refusal in error.refusals)
         message = message if len(message) <= MAX_MESSAGE else f"{message[: MAX_MESSAGE - 3]}..."

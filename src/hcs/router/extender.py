@@ -83,6 +83,7 @@ class Extender:
         self._binding: set[str] = set()
         self._events = EventRecorder(client, "router")
         self._telling: set[asyncio.Task[None]] = set()
+        self._fitting: tuple[int, list[Allocation]] = (-1, [])
         self._stirred = asyncio.Event()
 
     async def run(self) -> None:
@@ -330,7 +331,9 @@ class Extender:
             self._released(uid)
 
     async def _poke(self, now: float) -> float | None:
-        found: list[Allocation] = []
+        if self._fitting[0] != self.waiting.round:
+            self._fitting = (self.waiting.round, [])
+        found = self._fitting[1]
 
         def fits(uid: str, waiting: Waiting) -> bool:
             pod = self.view.pod(uid)

@@ -12,6 +12,8 @@ import msgspec
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 300.0
+BATCH: Final = 16
+"""Pods weighed in one go; a long queue must not keep kube-scheduler waiting for an answer."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -21,16 +23,24 @@ class Waiting(msgspec.Struct, frozen=True):
     summary: str
     pokes: int = 0
     poked_at_growth: int = -1
+    weighed_in_round: int = -1
     not_before: float = 0.0
 
 
 class WaitingRoom:
-    """The refused pods, by UID. After each growth of the fleet every pod is poked once at most."""
+    """The refused pods, by UID.
+
+    After each growth of the fleet every pod is poked once at most. All are weighed in *rounds*: what the pods poked in
+    one round do not take after all is offered to the others in the next.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[str, Waiting] = {}
         self._growth = 0
-        self._stale = False
+        self.round = 0
+        """Which round it is; whoever weighs the pods begins anew with each."""
+        self._round_at: float | None = None
+        self._again: list[float] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -54,30 +64,40 @@ class WaitingRoom:
     def grown(self) -> None:
         """More may fit now than when they were refused."""
         self._growth += 1
-        self._stale = True
+        self._begin_round(0.0)
 
     def due(self, fits: Callable[[str, Waiting], bool], now: float) -> tuple[list[str], float | None]:
-        """The pods to poke now, and when to look again (None: not before the next growth).
+        """The pods to poke now, and when to ask again (None: not before the next growth).
 
         Args:
             fits: whether a pod would be placed now, beside those already found to fit in this round.
             now: seconds.
         """
-        if not self._stale:
-            return [], None
-        poke, later = [], []
+        if self._round_at is None or now < self._round_at:
+            return [], self._round_at
+        poke: list[str] = []
+        weighed = 0
         for uid, waiting in list(self._waiting.items()):
-            if waiting.poked_at_growth == self._growth:
+            if waiting.poked_at_growth == self._growth or waiting.weighed_in_round == self.round:
                 continue
+            if weighed == BATCH:
+                return poke, now
+            waiting = msgspec.structs.replace(waiting, weighed_in_round=self.round)
             if now < waiting.not_before:
-                later.append(waiting.not_before)
-            elif fits(uid, waiting):
-                pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(waiting.pokes, 20))
-                self._waiting[uid] = msgspec.structs.replace(
-                    waiting, pokes=waiting.pokes + 1, poked_at_growth=self._growth, not_before=now + pause
-                )
-                poke.append(uid)
-        if poke:
-            later.append(now + FIRST_PAUSE)  # what these do not take after all, others may
-        self._stale = bool(later)
-        return poke, min(later) if later else None
+                self._again.append(waiting.not_before)
+            else:
+                weighed += 1
+                if fits(uid, waiting):
+                    pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(waiting.pokes, 20))
+                    waiting = msgspec.structs.replace(
+                        waiting, pokes=waiting.pokes + 1, poked_at_growth=self._growth, not_before=now + pause
+                    )
+                    poke.append(uid)
+                    self._again.append(now + FIRST_PAUSE)
+            self._waiting[uid] = waiting
+        self._begin_round(min(self._again) if self._again else None)
+        return poke, self._round_at
+
+    def _begin_round(self, at: float | None) -> None:
+        self.round += 1
+        self._round_at, self._again = at, []

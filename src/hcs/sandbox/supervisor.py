@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
+import hcs
+
 log = logging.getLogger(__name__)
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -173,6 +175,11 @@ async def start_together(
 
 
 def inherited_environment() -> dict[str, str]:
-    """The environment the programs get: ours, without what would change how a container or a kubeconfig is found."""
+    """The environment the programs get: ours, without what would change how a container or a kubeconfig is found.
+
+    They run the code that we run, also where it was not installed but put on the path.
+    """
     hidden = {"LD_PRELOAD", "HCS_QUOTA_FILE", "HCS_ROOT", "KUBECONFIG", "CUDA_VISIBLE_DEVICES"}
-    return {key: value for key, value in os.environ.items() if key not in hidden}
+    code = str(Path(hcs.__file__).parent.parent)
+    path = os.pathsep.join(dict.fromkeys([code, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]))
+    return {**{key: value for key, value in os.environ.items() if key not in hidden}, "PYTHONPATH": path}

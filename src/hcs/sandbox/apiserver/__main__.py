@@ -66,12 +66,12 @@ async def serve(options: argparse.Namespace) -> None:
         write_kubeconfig(options.kubeconfig, server.kubeconfig(options.kubeconfig_token))
     facts = {"url": server.url, "port": server.port, "ca": str(options.data / "ca.crt"), "pid": os.getpid()}
     line = msgspec.json.encode(facts).decode()
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
     if options.ready_file:
         partial = options.ready_file.with_name(options.ready_file.name + ".partial")
         partial.write_text(line + "\n")
         partial.replace(options.ready_file)
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
     await stop.wait()
     await server.stop()
 

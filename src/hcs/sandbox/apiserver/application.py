@@ -112,7 +112,7 @@ class Application:
                 return _json(discovery.resource_list(registry, group, version))
             case ["openapi", "v2"]:
                 protobuf = "proto" in request.headers.get("accept", "")
-                kind = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf" if protobuf else "application/json"
+                kind = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf" if protobuf else "application/json"
                 return Response(discovery.openapi_v2(protobuf=protobuf), media_type=kind)
             case ["openapi", "v3"]:
                 return _json(discovery.openapi_index(registry))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 
 from hcs.sandbox.apiserver import quota
@@ -18,6 +19,7 @@ from hcs.sandbox.apiserver.deletion import DeleteOptions, carry_out
 from hcs.sandbox.apiserver.status import JsonObject
 from hcs.sandbox.apiserver.storage import Change, StaleError, Store, Stored
 
+log = logging.getLogger(__name__)
 Key = tuple[str, str, str]
 _CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 
@@ -79,14 +81,18 @@ class Collector:
             self._recount(quota_object.namespace)
         while True:
             change = await self._queue.get()
-            if change.type == "DELETED":
-                self._after_removal(change.new)
-            else:
-                current = self._store.get(*_key(change.new))
-                if current is not None:
-                    self._attend(current)
-            if change.new.namespace and change.new.resource != "events":
-                self._recount(change.new.namespace)
+            try:
+                self._follow(change)
+            except Exception:
+                log.exception("garbage collection failed resource=%s name=%s", change.new.resource, change.new.name)
+
+    def _follow(self, change: Change) -> None:
+        if change.type == "DELETED":
+            self._after_removal(change.new)
+        elif current := self._store.get(*_key(change.new)):
+            self._attend(current)
+        if change.new.namespace and change.new.resource != "events":
+            self._recount(change.new.namespace)
 
     def _after_removal(self, gone: Stored) -> None:
         for key in self._owners.dependents(gone.uid):

@@ -33,6 +33,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         if ready or timeout == 0:
             self._rounds += 1
             if self._rounds > BUSY_ROUNDS:
+                self._rounds = 0  # the loop still has to end its tasks
                 raise StuckError(f"{BUSY_ROUNDS} rounds went by at second {self.now:g}; something runs in a circle")
             return ready
         if timeout is None:
