@@ -3,8 +3,11 @@
 Both know the same users. The real one authorises by RBAC, so that what our service accounts are given is tried as well.
 """
 
+import asyncio
 import contextlib
+import ctypes
 import os
+import signal
 import ssl
 import subprocess
 import threading
@@ -20,9 +23,9 @@ from hcs.model import names
 from hcs.process.certificates import Authority
 from hcs.process.serving import Endpoint
 from hcs.sandbox.apiserver.server import Settings, running
-from hcs.sandbox.supervisor import tie_to_parent
 
 CONFIG = Path(__file__).parents[2] / "config"
+_PR_SET_PDEATHSIG = 1
 REAL_PROGRAMS = ("etcd", "kube-apiserver")
 NO_REAL_SERVER = "no real Kubernetes: no etcd and kube-apiserver in KUBEBUILDER_ASSETS or /usr/local/kubebuilder/bin"
 ACCOUNTS = ("injector", "router", "healer")
@@ -236,7 +239,7 @@ def _process(folder: Path, program: Path, options: dict[str, Any]) -> Iterator[s
     arguments = [f"--{key}={value}" for key, value in options.items()]
     with (folder / f"{program.name}.log").open("wb") as log:
         process = subprocess.Popen(
-            [str(program), *arguments], stdout=log, stderr=log, cwd=folder, preexec_fn=tie_to_parent
+            [str(program), *arguments], stdout=log, stderr=log, cwd=folder, preexec_fn=_die_with_parent
         )
     try:
         yield process
@@ -249,6 +252,11 @@ def _process(folder: Path, program: Path, options: dict[str, Any]) -> Iterator[s
             process.wait()
 
 
+def _die_with_parent() -> None:
+    """Leave nothing behind when the tests themselves are killed; a real API server without its etcd ignores SIGTERM."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
 def _free_port() -> int:
     with Endpoint().listen() as probe:
         return int(probe.getsockname()[1])
@@ -258,16 +266,12 @@ class InThread:
     """An asyncio program in a thread of its own; stopped by cancellation."""
 
     def __init__(self, program: Callable[[], Any]) -> None:
-        import asyncio
-
         self._loop = asyncio.new_event_loop()
         self._task = self._loop.create_task(program())
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        import asyncio
-
         with contextlib.suppress(asyncio.CancelledError):
             self._loop.run_until_complete(self._task)
 

@@ -1,5 +1,6 @@
 """The YAML people apply: complete, labelled, and asking for as little as it can."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ from hcs.model import names
 
 OBJECTS = manifests()
 WORKLOADS = [item for item in OBJECTS if item["kind"] in ("Deployment", "DaemonSet")]
+KUBECTL = shutil.which("kubectl", path=os.pathsep.join([str(real_binaries() or ""), os.environ.get("PATH", "")]))
 NODE_AGENT = "hcs-agent"
 """The one privileged pod: it is the container runtime's partner."""
 
@@ -21,23 +23,29 @@ def title(item: dict[str, Any]) -> str:
     return f"{item['kind']}/{item['metadata']['name']}"
 
 
-def listed() -> list[str]:
-    found: list[str] = yaml.safe_load((CONFIG / "kustomization.yaml").read_text())["resources"]
-    return found
+def listed(folder: Path) -> list[Path]:
+    """The files a kustomization applies."""
+    resources: list[str] = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    return [folder / resource for resource in resources]
 
 
-def test_everything_is_applied_in_one_go() -> None:
-    files = {str(path.relative_to(CONFIG)) for path in CONFIG.rglob("*.yaml")} - {"kustomization.yaml"}
-    assert set(listed()) == files
+def test_two_calls_apply_everything() -> None:
+    files = {path for path in CONFIG.rglob("*.yaml") if path.name != "kustomization.yaml"}
+    assert {*listed(CONFIG), *listed(CONFIG / "profiles")} == files
 
 
-@pytest.mark.skipif(
-    not (shutil.which("kubectl") or (real_binaries() or Path()).joinpath("kubectl").exists()), reason="no real Kubernetes: no kubectl"
-)
-def test_kubectl_reads_it_as_we_do() -> None:
-    kubectl = shutil.which("kubectl") or str((real_binaries() or Path()) / "kubectl")
-    built = subprocess.run([kubectl, "kustomize", str(CONFIG)], check=True, capture_output=True, text=True)
-    assert sorted(map(title, yaml.safe_load_all(built.stdout))) == sorted(map(title, OBJECTS))
+def test_no_call_applies_objects_of_a_kind_it_defines() -> None:
+    """kubectl looks up all kinds before it creates the first."""
+    together = [item for path in listed(CONFIG) for item in yaml.safe_load_all(path.read_text())]
+    assert not [title(item) for item in together if item["apiVersion"].startswith(f"{names.GROUP}/")]
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="no real Kubernetes: no kubectl")
+@pytest.mark.parametrize("folder", [CONFIG, CONFIG / "profiles"], ids=lambda folder: folder.name)
+def test_kubectl_reads_it_as_we_do(folder: Path) -> None:
+    built = subprocess.run([str(KUBECTL), "kustomize", str(folder)], check=True, capture_output=True, text=True)
+    ours = [item for path in listed(folder) for item in yaml.safe_load_all(path.read_text())]
+    assert sorted(map(title, yaml.safe_load_all(built.stdout))) == sorted(map(title, ours))
 
 
 @pytest.mark.parametrize("item", OBJECTS, ids=title)
