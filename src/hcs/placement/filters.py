@@ -264,9 +264,9 @@ class ShareFits:
 
 FILTERS: Final[tuple[Filter, ...]] = (
     HasCards(),
-    VendorAble(),
     VendorAllowed(),
     ModelAllowed(),
+    VendorAble(),
     VramFits(),
     AcuFits(),
     EnoughCards(),
