@@ -64,7 +64,7 @@ class Supervisor:
     """All programs of one sandbox; logs and ready files live under ``directory``."""
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
-        self._directory, self._environment = directory, dict(environment)
+        self._directory, self.environment = directory, dict(environment)
         self._running: dict[str, asyncio.subprocess.Process] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._stopping = False
@@ -109,7 +109,7 @@ class Supervisor:
             process = await asyncio.create_subprocess_exec(
                 program.executable,
                 *arguments,
-                env={**self._environment, **program.environment},
+                env={**self.environment, **program.environment},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
