@@ -26,6 +26,8 @@ class Place:
         """What the run inherits."""
         hidden = {"KUBECONFIG", "XDG_STATE_HOME"}
         kept = {key: value for key, value in os.environ.items() if key not in hidden}
+        if "PYTHONPATH" in kept:  # may be relative, and the run has another working directory
+            kept["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, kept["PYTHONPATH"].split(os.pathsep)))
         return {**kept, "TMPDIR": str(self.temporary), "HOME": str(self.home), "PYTHONUNBUFFERED": "1"}
 
     def sandboxes(self) -> list[Path]:
