@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from hcs.sandbox.identities import CONTEXT, remove_context
 from hcs.sandbox.supervisor import StartError
 
 STOP_SECONDS = 15.0
@@ -28,18 +30,20 @@ class Held(msgspec.Struct, frozen=True):
 
     @property
     def alive(self) -> bool:
-        """Whether its process still runs."""
+        """Whether its process still runs; another one that got the same number later does not count."""
         try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
+            return os.fsencode(self.directory) in Path(f"/proc/{self.pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
             return False
-        return True
 
 
 class Holding:
-    """A sandbox started from here, on a leash or left behind."""
+    """A sandbox started from here, on a leash or left behind.
 
-    def __init__(self, process: asyncio.subprocess.Process, directory: Path) -> None:
+    The process is not one of asyncio's: those are ended when the loop that started them is.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
         self._process, self.directory = process, directory
 
     @classmethod
@@ -59,18 +63,20 @@ class Holding:
         """
         directory = Path(tempfile.mkdtemp(prefix="hcs-sandbox-"))
         with open(directory / "sandbox.log", "ab") as log:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "hcs.sandbox",
-                "--directory",
-                str(directory),
-                "--fleet",
-                str(fleet.absolute()),
-                *(["--kubernetes", str(kubernetes.absolute())] if kubernetes is not None else []),
-                *(["--leash"] if leash else []),
-                stdin=asyncio.subprocess.PIPE if leash else asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
+            process = subprocess.Popen(  # noqa: ASYNC220  - only the start is waited for
+                [
+                    sys.executable,
+                    "-m",
+                    "hcs.sandbox",
+                    "--directory",
+                    str(directory),
+                    "--fleet",
+                    str(fleet.absolute()),
+                    *(["--kubernetes", str(kubernetes.absolute())] if kubernetes is not None else []),
+                    *(["--leash"] if leash else []),
+                ],
+                stdin=subprocess.PIPE if leash else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
             )
@@ -82,15 +88,21 @@ class Holding:
             raise
 
     async def _come_up(self, said: Callable[[str], None]) -> Held:
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            told = msgspec.json.decode(line)
-            if "ready" in told:
-                said(told["ready"])
-            elif "error" in told:
-                raise StartError(told["error"])
-            elif told.get("up"):
-                return Held(str(self.directory), self._process.pid, told["kubeconfig"])
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), self._process.stdout
+        )
+        try:
+            async for line in reader:
+                told = msgspec.json.decode(line)
+                if "ready" in told:
+                    said(told["ready"])
+                elif "error" in told:
+                    raise StartError(told["error"])
+                elif told.get("up"):
+                    return Held(str(self.directory), self._process.pid, told["kubeconfig"])
+        finally:
+            transport.close()
         tail = (self.directory / "sandbox.log").read_text(errors="replace")[-2000:]
         raise StartError(f"the sandbox ended while starting:\n{tail}")
 
@@ -98,16 +110,18 @@ class Holding:
         """End it, wait until it is gone, and remove its directory."""
         if self._process.stdin is not None:
             self._process.stdin.close()
-        if self._process.returncode is None:
+        self._process.terminate()
+        try:
+            await asyncio.wait_for(self._gone(), STOP_SECONDS)
+        except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGTERM)
-            try:
-                await asyncio.wait_for(asyncio.shield(self._process.wait()), STOP_SECONDS)
-            except TimeoutError:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
-                await self._process.wait()
+                os.killpg(self._process.pid, signal.SIGKILL)
+            await self._gone()
         await asyncio.to_thread(shutil.rmtree, self.directory, ignore_errors=True)
+
+    async def _gone(self) -> None:
+        while self._process.poll() is None:  # noqa: ASYNC110  - nothing tells us; the kernel is asked
+            await asyncio.sleep(0.02)
 
 
 def state_file() -> Path:
@@ -124,7 +138,7 @@ def remember(held: Held) -> None:
 
 
 def recall() -> Held | None:
-    """The remembered sandbox if it still runs; a stale note is removed."""
+    """The remembered sandbox if it still runs. A stale note is removed, with all that its sandbox has left."""
     path = state_file()
     try:
         held = msgspec.json.decode(path.read_bytes(), type=Held)
@@ -132,6 +146,8 @@ def recall() -> Held | None:
         return None
     if held.alive:
         return held
+    if held.kubeconfig_changed:
+        remove_context(Path(held.kubeconfig_changed), CONTEXT, held.context_before)
     path.unlink(missing_ok=True)
     shutil.rmtree(held.directory, ignore_errors=True)
     return None
@@ -139,8 +155,9 @@ def recall() -> Held | None:
 
 def end(held: Held, *, poll: Callable[[], None]) -> None:
     """End a remembered sandbox and remove its directory; ``poll`` is called while waiting for it."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(held.pid, signal.SIGTERM)
+    if held.alive:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(held.pid, signal.SIGTERM)
     while held.alive:
         poll()
     shutil.rmtree(held.directory, ignore_errors=True)

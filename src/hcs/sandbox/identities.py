@@ -5,7 +5,9 @@ apply unchanged.
 """
 
 import base64
+import os
 import secrets
+import stat
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +18,8 @@ from hcs.model import names
 
 ADMINISTRATOR: Final = "admin"
 PLAIN_USER: Final = "user"
+CONTEXT: Final = "hcs-sandbox"
+"""The name of cluster, user and context in kubeconfigs."""
 _COMPONENTS: Final = ("router", "injector", "agent", "healer")
 _CLUSTER_COMPONENTS: Final = {
     "scheduler": "system:kube-scheduler",
@@ -70,7 +74,7 @@ def grants(identities: dict[str, Identity]) -> list[dict[str, Any]]:
     ]
 
 
-def kubeconfig(identity: Identity, server: str, authority: bytes, name: str = "hcs-sandbox") -> dict[str, Any]:
+def kubeconfig(identity: Identity, server: str, authority: bytes, name: str = CONTEXT) -> dict[str, Any]:
     """A kubeconfig for one identity.
 
     Args:
@@ -95,9 +99,15 @@ def kubeconfig(identity: Identity, server: str, authority: bytes, name: str = "h
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read; it holds a token."""
-    path.touch(mode=0o600)
-    path.write_text(text)
+    """Write a file that holds a token: whole or not at all, readable for its owner alone if it is new."""
+    target = Path(os.path.realpath(path))
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    partial.unlink(missing_ok=True)
+    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    partial.chmod(mode)
+    partial.replace(target)
 
 
 def write_kubeconfig(path: Path, config: dict[str, Any]) -> None:
@@ -125,7 +135,10 @@ def merge_context(path: Path, addition: dict[str, Any]) -> str | None:
 
 
 def remove_context(path: Path, name: str, restore: str | None) -> None:
-    """Take a context out of a person's kubeconfig again; ``restore`` becomes the current one."""
+    """Take a context out of a person's kubeconfig again; ``restore`` becomes the current one.
+
+    A file in which nothing is left is removed.
+    """
     if not path.exists():
         return
     existing: dict[str, Any] = yaml.safe_load(path.read_text()) or {}
@@ -133,4 +146,7 @@ def remove_context(path: Path, name: str, restore: str | None) -> None:
         existing[kind] = [entry for entry in existing.get(kind) or [] if entry.get("name") != name]
     if existing.get("current-context") == name:
         existing["current-context"] = restore or ""
-    write_kubeconfig(path, existing)
+    if any(existing[kind] for kind in ("clusters", "users", "contexts")):
+        write_kubeconfig(path, existing)
+    else:
+        path.unlink()

@@ -27,7 +27,6 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG: Final = 1
 START_SECONDS: Final = 45.0
 STOP_SECONDS: Final = 4.0
-"""How long a program may take to end after SIGTERM before it is killed."""
 
 
 class StartError(RuntimeError):
@@ -63,8 +62,24 @@ def tie_to_parent() -> None:
 class Supervisor:
     """All programs of one sandbox; logs and ready files live under ``directory``."""
 
-    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        environment: Mapping[str, str],
+        *,
+        start_seconds: float = START_SECONDS,
+        stop_seconds: float = STOP_SECONDS,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            directory: where logs and ready files are; its folders ``logs`` and ``ready`` exist.
+            environment: of all programs.
+            start_seconds: how long a program may take to become ready.
+            stop_seconds: how long one may take to end after SIGTERM before it is killed.
+        """
         self._directory, self.environment = directory, dict(environment)
+        self._start_seconds, self._stop_seconds = start_seconds, stop_seconds
         self._running: dict[str, asyncio.subprocess.Process] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._stopping = False
@@ -77,16 +92,16 @@ class Supervisor:
             What it wrote into its ready file: ``pid`` and, for servers, ``url``.
 
         Raises:
-            StartError: it ended, or was not ready within :data:`START_SECONDS`.
+            StartError: it ended, or was not ready in time.
         """
         process = await self._spawn(program)
         self._watchers[program.name] = asyncio.create_task(self._keep_up(program, process))
         try:
-            async with asyncio.timeout(START_SECONDS):
+            async with asyncio.timeout(self._start_seconds):
                 return await self._ready(program, process)
         except TimeoutError as error:
             raise StartError(
-                f"{program.name} was not ready after {START_SECONDS:g} s:\n{self.log_tail(program.name)}"
+                f"{program.name} was not ready after {self._start_seconds:g} s:\n{self.log_tail(program.name)}"
             ) from error
 
     def pid(self, name: str) -> int | None:
@@ -95,7 +110,7 @@ class Supervisor:
         return process.pid if process is not None else None
 
     async def stop(self) -> None:
-        """End all programs, the last started first, and wait until they are gone."""
+        """Ask all programs to end, the last started first, and wait until they are gone; none is started again."""
         self._stopping = True
         for watcher in self._watchers.values():
             watcher.cancel()
@@ -148,7 +163,7 @@ class Supervisor:
             return
         process.terminate()
         try:
-            await asyncio.wait_for(process.wait(), STOP_SECONDS)
+            await asyncio.wait_for(process.wait(), self._stop_seconds)
         except TimeoutError:
             log.warning("program did not end, killing it: name=%s", name)
             process.kill()
