@@ -475,6 +475,26 @@ async def test_what_the_server_refuses_for_one_node_keeps_no_other_waiting(tmp_p
 
 
 @virtual
+async def test_nobody_is_evicted_before_the_quarantine_is_stored(tmp_path: Path) -> None:
+    async with ward(tmp_path) as w:
+        await w.hold("train-1", "gpu", card(0))
+        refusing = True
+
+        def fault(request: httpx2.Request) -> str | None:
+            return "refuse" if refusing and request.method == "PATCH" and "/computenodes/" in request.url.path else None
+
+        await w.start_healer(fault=fault)
+        await w.set_cards("gpu", failed(0), card(1))
+        await w.settle(20)
+        assert not await w.leaving("train-1")
+        assert await w.told("gpu") == []
+        refusing = False
+        await w.until(lambda: w.leaving("train-1"))
+        await w.settle()
+        assert await w.told("gpu") == ["CardQuarantined"]
+
+
+@virtual
 async def test_words_the_schema_would_refuse_do_not_keep_a_card_in_service(tmp_path: Path) -> None:
     async with ward(tmp_path) as w:
         await w.start_healer()
