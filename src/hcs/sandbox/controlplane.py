@@ -94,6 +94,7 @@ class ControlPlane:
                 "unsafe-no-fsync": "true",  # the sandbox's directory does not outlive a power cut anyway
                 "log-level": "warn",
             },
+            depth=2,
         )
 
     def apiserver(self) -> Program:
@@ -115,6 +116,7 @@ class ControlPlane:
                 "tls-cert-file": certificate,
                 "tls-private-key-file": key,
                 "cert-dir": self._pki,
+                "client-ca-file": self._ca,
                 "authorization-mode": "RBAC",
                 "token-auth-file": self._directory / "tokens.csv",
                 "service-account-issuer": "https://kubernetes.default.svc",
@@ -128,6 +130,7 @@ class ControlPlane:
                 "kubelet-preferred-address-types": "InternalIP",
             },
             health=f"{self.server}/readyz",
+            depth=1,
         )
 
     def controller_manager(self, kubeconfig: Path) -> Program:
@@ -171,12 +174,13 @@ class ControlPlane:
     def _pair(self, name: str) -> tuple[str, str]:
         return str(self._pki / f"{name}.crt"), str(self._pki / f"{name}.key")
 
-    def _program(self, name: str, options: Options, *, health: str = "") -> Program:
+    def _program(self, name: str, options: Options, *, health: str = "", depth: int = 0) -> Program:
         return Program(
             name,
             tuple(f"--{option}={value}" for option, value in options.items()),
             executable=str(self._binaries / name),
             health=Health(health, self._authority.pair.certificate) if health else None,
+            depth=depth,
         )
 
 

@@ -37,7 +37,8 @@ class Program(msgspec.Struct, frozen=True):
     """One program: ``arguments`` follow the Python interpreter; ``{ready}`` in them becomes the ready file's path.
 
     A program that is not ours stands in ``executable``. It writes no ready file: it is ready when ``health`` answers
-    200, or at once where there is none to ask.
+    200, or at once where there is none to ask. ``depth`` says who stands on whom: a program is ended when all those of
+    a smaller depth have ended.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Program(msgspec.Struct, frozen=True):
     environment: dict[str, str] = {}
     executable: str = sys.executable
     health: "Health | None" = None
+    depth: int = 0
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -81,6 +83,7 @@ class Supervisor:
         self._directory, self.environment = directory, dict(environment)
         self._start_seconds, self._stop_seconds = start_seconds, stop_seconds
         self._running: dict[str, asyncio.subprocess.Process] = {}
+        self._depths: dict[str, int] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._stopping = False
         self.restarts: dict[str, int] = {}
@@ -110,11 +113,13 @@ class Supervisor:
         return process.pid if process is not None else None
 
     async def stop(self) -> None:
-        """Ask all programs to end, the last started first, and wait until they are gone; none is started again."""
+        """Ask all programs to end, the last started first and those that others stand on last; none is started again."""
         self._stopping = True
         for watcher in self._watchers.values():
             watcher.cancel()
-        await asyncio.gather(*(self._end(name) for name in reversed(list(self._running))))
+        for depth in sorted(set(self._depths.values())):
+            level = [name for name in reversed(self._running) if self._depths[name] == depth]
+            await asyncio.gather(*(self._end(name) for name in level))
 
     async def _spawn(self, program: Program) -> asyncio.subprocess.Process:
         ready = self.ready_file(program.name)
@@ -131,7 +136,7 @@ class Supervisor:
                 start_new_session=True,  # Ctrl-C reaches only us; we end the others in order
                 preexec_fn=tie_to_parent,
             )
-        self._running[program.name] = process
+        self._running[program.name], self._depths[program.name] = process, program.depth
         return process
 
     async def _ready(self, program: Program, process: asyncio.subprocess.Process) -> dict[str, Any]:

@@ -73,6 +73,9 @@ class RememberingCluster:
     async def config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
         return self.config_maps.get(name)
 
+    async def token(self, pod: pods.Pod, source: Mapping[str, Any]) -> str:
+        return f"a token of {pod.metadata.name} for {source.get('audience', 'the API server')}"
+
     async def tell(self, pod: pods.Pod, reason: str, message: str, *, warning: bool = False) -> None:
         self.events.append((reason, message))
 

@@ -74,3 +74,24 @@ def test_host_paths_are_made_where_asked(tmp_path: Path, images: ImageStore) -> 
     made({"hostPath": {"path": str(tmp_path / "f"), "type": "FileOrCreate"}}, tmp_path, images)
     assert (tmp_path / "d").is_dir()
     assert (tmp_path / "f").is_file()
+
+
+def test_a_service_account_volume_holds_what_its_sources_say(tmp_path: Path, images: ImageStore) -> None:
+    async def config_maps(namespace: str, name: str) -> Mapping[str, str] | None:
+        return {"ca.crt": "an authority", "more": "unasked"} if name == "kube-root-ca.crt" else None
+
+    async def tokens(pod: Any, source: Mapping[str, Any]) -> str:
+        return f"{pod.metadata.name} for {source['expirationSeconds']} s"
+
+    sources = [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+    ]
+    pod = pod_with({}, volumes=[{"name": "access", "projected": {"sources": sources}}])
+    given = {"images": images, "config_maps": config_maps, "host_ip": "127.0.0.1"}
+    volume = asyncio.run(make_volumes(pod, tmp_path, tokens=tokens, **given))["access"]
+    files = {file.name: file.read_text() for file in volume.path.iterdir()}
+    assert files == {"token": "web for 3607 s", "ca.crt": "an authority", "namespace": "default"}
+    with pytest.raises(ConfigurationError, match="source of"):
+        asyncio.run(make_volumes(pod, tmp_path / "again", **given))

@@ -1,0 +1,47 @@
+"""The demo on a real control plane: the sandbox's own API server, scheduler and Job controller are out of the picture.
+
+Only this can catch what all parts of the sandbox agree on and Kubernetes does not: permissions as they are shipped, the
+scheduler's own configuration, the Job controller's pauses, service-account volumes in every pod, logs by way of the
+kubelet.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hcs.sandbox.controlplane import MissingProgramsError, check_programs
+
+NO_REAL_CONTROL_PLANE = "no real Kubernetes control plane in KUBEBUILDER_ASSETS or /usr/local/kubebuilder/bin"
+
+
+def control_plane() -> Path:
+    """The folder with the programs of a control plane; where there is none, the test is skipped."""
+    for folder in (os.environ.get("KUBEBUILDER_ASSETS"), "/usr/local/kubebuilder/bin"):
+        if folder:
+            try:
+                check_programs(Path(folder))
+            except MissingProgramsError:
+                continue
+            return Path(folder)
+    pytest.skip(NO_REAL_CONTROL_PLANE)
+
+
+@pytest.mark.real
+@pytest.mark.timeout(240)
+def test_every_claim_of_the_demo_holds_on_a_real_control_plane(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "hcs", "demo", "--json", "--kubernetes", str(control_plane())]
+    demo = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert demo.returncode in (0, 1), demo.stderr
+    report = msgspec.json.decode(demo.stdout)
+    assert report["control_plane"].startswith("Kubernetes v")
+    untrue = [
+        (scene["name"], claim["text"]) for scene in report["scenes"] for claim in scene["claims"] if not claim["ok"]
+    ]
+    assert not untrue
+    assert report["ok"], [(scene["name"], scene["error"]) for scene in report["scenes"]]
+    assert not list(tmp_path.iterdir()), "nothing is left behind"
