@@ -110,7 +110,9 @@ def manifest(name: str, node: str, container: dict[str, Any], **spec: Any) -> di
 async def log_of(client: AsyncClient, name: str) -> list[str]:
     """The lines a pod has written, at least one: a container that runs may not have come to its first one yet."""
     async with asyncio.timeout(20):
-        while not (lines := [line.strip() async for line in client.log(name, namespace="default")]):
+        lines: list[str] = []
+        while not lines:
+            lines = [line.strip() async for line in client.log(name, namespace="default")]
             await asyncio.sleep(0.02)
     return lines
 
