@@ -79,6 +79,12 @@ def live(*observations: Observation) -> tuple[CardState, list[str]]:
             ["quarantine", "tell:CardQuarantined", "tell:CardDrained"],
             id="not-knowing-is-no-recovery",
         ),
+        pytest.param(
+            [seen("Failed"), seen("Healthy", now=1), seen("SubHealthy", now=50), seen("Healthy", now=100)],
+            "Recovering",
+            ["quarantine", "tell:CardQuarantined", "tell:CardRecovering"],
+            id="a-probation-with-a-sick-spell-begins-anew",
+        ),
         pytest.param([seen("Unknown", pods=3)], "Serving", [], id="not-knowing-evicts-nobody"),
     ],
 )
@@ -108,7 +114,9 @@ def test_out_of_service_from_the_fault_until_a_whole_probation_of_health(
         if verdict == "Failed":
             failed_at, healthy_since = now, None
             assert state.phase in ("Quarantined", "Drained")
-        elif verdict == "Healthy" and failed_at is not None and healthy_since is None:
+        elif verdict != "Healthy":
+            healthy_since = None
+        elif failed_at is not None and healthy_since is None:
             healthy_since = now
         actions = [order.action for order in instructions]
         assert "evict" not in actions or (verdict == "Failed" and pods > 0)

@@ -1,5 +1,7 @@
 """The replacement of an evicted pod finds its note by its controller."""
 
+import msgspec
+
 from hcs.model.devices import EvictedOwner, NodeInventory, Quarantine
 from hcs.model.pods import ObjectMeta, OwnerReference, Pod
 from hcs.router.resumption import note_for
@@ -35,3 +37,13 @@ def test_other_controllers_namespaces_and_the_lost_pod_itself_find_nothing() -> 
     assert note_for(pod(namespace="other"), nodes) is None
     assert note_for(pod("train-1"), nodes) is None
     assert note_for(Pod(ObjectMeta("alone")), nodes) is None
+
+
+def test_a_note_that_was_taken_up_tells_nobody_else() -> None:
+    taken = msgspec.structs.replace(note(200), replaced_by="train-9")
+    assert note_for(pod(), [node("n1", "2026-03-01T00:00:02Z", taken)]) is None
+
+
+def test_a_replacement_of_the_same_name_is_another_pod() -> None:
+    lost = msgspec.structs.replace(note(200, lost="train-2"), pod_uid="another-uid")
+    assert note_for(pod("train-2"), [node("n1", "2026-03-01T00:00:02Z", lost)]) == lost

@@ -12,6 +12,7 @@ import typer
 import yaml
 from rich.console import Console
 
+from hcs.sandbox.controlplane import PROGRAMS, MissingProgramsError, check_programs
 from hcs.sandbox.fleet import DEMO, FleetError, load_fleet
 from hcs.sandbox.holding import STOP_SECONDS, Held, Holding, end, recall, remember
 from hcs.sandbox.identities import merge_context, remove_context
@@ -30,6 +31,10 @@ app = typer.Typer(
 @app.command()
 def up(
     fleet: Annotated[Path, typer.Option(help="YAML file with nodes and cards.")] = DEMO,
+    kubernetes: Annotated[
+        Path | None,
+        typer.Option(help=f"Folder with {', '.join(PROGRAMS)}: a real control plane instead of the embedded one."),
+    ] = None,
     switch: Annotated[
         bool, typer.Option("--switch/--no-switch", help="Add the context to your kubeconfig and make it current.")
     ] = True,
@@ -42,12 +47,22 @@ def up(
         load_fleet(fleet)
     except FleetError as error:
         _fail("the fleet file cannot be used", str(error), "hcs sandbox up   (the built-in fleet)", code=2)
+    try:
+        if kubernetes is not None:
+            check_programs(kubernetes)
+    except MissingProgramsError as error:
+        _fail("there is no control plane to start", str(error), "hcs sandbox up   (the embedded one)", code=2)
     console = Console(stderr=True, highlight=False)
     begun = time.monotonic()
     try:
         with console.status("starting …") as status:
             _, held = asyncio.run(
-                Holding.start(fleet, leash=False, said=lambda part: status.update(f"starting … {part} is ready"))
+                Holding.start(
+                    fleet,
+                    kubernetes=kubernetes,
+                    leash=False,
+                    said=lambda part: status.update(f"starting … {part} is ready"),
+                )
             )
     except StartError as error:
         _fail("the sandbox did not start", str(error), "make .venv, then again")

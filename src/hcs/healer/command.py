@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from hcs.healer import app
 from hcs.healer.healing import Healer
+from hcs.healer.resume import resume_point
 from hcs.health.budget import EvictionBudget
 from hcs.kube import resources
 from hcs.kube.connection import connect
@@ -61,6 +62,7 @@ async def _run(
         client,
         nodes,
         pods,
+        locate=resume_point,
         now=lambda: datetime.datetime.now(datetime.UTC),
         probation=probation,
         budget=budget,

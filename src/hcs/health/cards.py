@@ -10,8 +10,8 @@
       └── healthy for the whole probation ── Recovering ◀──── healthy ────┘
 
 A card that failed takes no new work from the same instant; the pods on it are evicted; it comes back only after it has
-been healthy for the whole probation, since cards that fail once fail again. ``Unknown`` changes nothing: not knowing is
-no reason to evict anyone, nor to trust a card again.
+been healthy for the whole probation, since cards that fail once fail again; whatever is not health in between begins
+the probation anew. ``Unknown`` changes nothing else: not knowing is no reason to evict anyone, nor to trust a card.
 """
 
 from typing import Final, Literal
@@ -21,6 +21,7 @@ import msgspec
 from hcs.model.devices import Verdict
 
 Phase = Literal["Serving", "Watched", "Quarantined", "Drained", "Recovering"]
+OUT_OF_SERVICE: Final[frozenset[Phase]] = frozenset({"Quarantined", "Drained", "Recovering"})
 HISTORY: Final = 16
 
 
@@ -101,6 +102,8 @@ def step(state: CardState, seen: Observation, *, probation: float) -> tuple[Card
                 Instruction("release", "ProbationPassed", "the card takes work again"),
                 Instruction("tell", "CardReleased", "healthy for the whole probation; it takes work again"),
             )
+        case "Recovering" if not healthy:
+            return msgspec.structs.replace(state, since=seen.now), ()
         case "Quarantined" if fatal and seen.pods:
             return state, evict
         case "Drained" if fatal and seen.pods:  # bound just as the card failed

@@ -29,6 +29,10 @@ _KINDS: Final = {
     "MutatingWebhookConfiguration": ("mutatingwebhookconfigurations", False),
     "ValidatingAdmissionPolicy": ("validatingadmissionpolicies", False),
     "ValidatingAdmissionPolicyBinding": ("validatingadmissionpolicybindings", False),
+    "ClusterRole": ("clusterroles", False),
+    "ClusterRoleBinding": ("clusterrolebindings", False),
+    "Role": ("roles", True),
+    "RoleBinding": ("rolebindings", True),
     "ComputeNode": ("computenodes", False),
     "RuntimeProfile": ("runtimeprofiles", False),
     "ExchangeRate": ("exchangerates", False),
@@ -53,13 +57,16 @@ def read_manifests(path: Path) -> Iterator[dict[str, Any]]:
                 yield document
 
 
-async def create(client: AsyncClient, manifest: dict[str, Any], *, namespace: str = "default") -> dict[str, Any]:
+async def create(
+    client: AsyncClient, manifest: dict[str, Any], *, namespace: str = "default", dry_run: bool = False
+) -> dict[str, Any]:
     """Create an object.
 
     Args:
         client: the connection.
         manifest: the whole object; it is sent as it is.
         namespace: where namespaced objects go that name none.
+        dry_run: only see what would become of it.
 
     Raises:
         UnknownKindError: no path is known for the kind.
@@ -68,7 +75,7 @@ async def create(client: AsyncClient, manifest: dict[str, Any], *, namespace: st
     resource, metadata = _resource(manifest), dict(manifest["metadata"])
     if _KINDS[manifest["kind"]][1]:
         metadata.setdefault("namespace", namespace)
-    created: dict[str, Any] = dict(await client.create(resource({**manifest, "metadata": metadata})))
+    created: dict[str, Any] = dict(await client.create(resource({**manifest, "metadata": metadata}), dry_run=dry_run))
     return created
 
 

@@ -146,7 +146,7 @@ class Event(msgspec.Struct, NamespacedResourceG, frozen=True, kw_only=True, omit
     involvedObject: ObjectReference = ObjectReference()
     reason: str = ""
     message: str = ""
-    type: str = "Normal"
+    type: str = msgspec.field(default_factory=lambda: "Normal")  # made by a factory: never left out as a default
     count: int | None = None
     firstTimestamp: str | None = None
     lastTimestamp: str | None = None

@@ -69,7 +69,11 @@ class Device(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Quarantine(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One entry of ``ComputeNode.spec.quarantine[]``: this device takes no new work. ``device`` may be ``*``."""
+    """One entry of ``ComputeNode.spec.quarantine[]``: this device takes no new work. ``device`` may be ``*``.
+
+    A ``lifted`` entry keeps nothing off the device any more; it stays only while somebody it evicted still waits for a
+    place, for its notes say where the replacement resumes.
+    """
 
     device: str
     reason: str
@@ -77,13 +81,15 @@ class Quarantine(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     by: str = ""
     since: str = ""
     evicted: tuple["EvictedOwner", ...] = ()
+    lifted: bool = False
 
 
 class EvictedOwner(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Who lost a pod to this quarantine, and where its replacement should resume: read by the router.
 
     ``vendor`` is the vendor it ran on: a replacement that is not portable stays with it. ``resume_from`` is the newest
-    complete checkpoint as the container sees it, empty when the pod keeps none.
+    complete checkpoint as the container sees it, empty when the pod keeps none. ``pod_uid`` and ``since`` say which pod
+    was lost, and when; ``replaced_by`` is the UID of the pod that took over, empty as long as the note waits for one.
     """
 
     owner_uid: str
@@ -91,6 +97,9 @@ class EvictedOwner(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     pod: str
     vendor: str = ""
     resume_from: str = ""
+    pod_uid: str = ""
+    since: str = ""
+    replaced_by: str = ""
 
 
 class Abilities(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -113,4 +122,4 @@ class NodeInventory(msgspec.Struct, frozen=True):
 
     def quarantined(self, device_id: str) -> Quarantine | None:
         """The entry that keeps work off this device, if any."""
-        return next((entry for entry in self.quarantine if entry.device in (device_id, "*")), None)
+        return next((e for e in self.quarantine if e.device in (device_id, "*") and not e.lifted), None)

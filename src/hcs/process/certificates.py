@@ -85,8 +85,16 @@ class Authority(msgspec.Struct, frozen=True):
         authority.pair.write(folder, name)
         return authority
 
-    def issue(self, names: Sequence[str], *, days: int = 3650, now: datetime | None = None) -> KeyPair:
+    def issue(
+        self, names: Sequence[str], *, client: bool = False, days: int = 3650, now: datetime | None = None
+    ) -> KeyPair:
         """Issue a server certificate for host names and addresses, all as subjectAltName.
+
+        Args:
+            names: host names and addresses.
+            client: whether its holder may also show it as a client.
+            days: how long it is valid.
+            now: valid from an hour before this time (default: the clock).
 
         Raises:
             ValueError: no name was given, or the authority's own pair cannot be read.
@@ -97,12 +105,13 @@ class Authority(msgspec.Struct, frozen=True):
         issuer_key = _private_key(self.pair.key)
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH, *([ExtendedKeyUsageOID.CLIENT_AUTH] if client else [])]
         builder = (
             _builder(subject, issuer.subject, key.public_key(), days, now)
             .add_extension(x509.SubjectAlternativeName([_alternative(name) for name in names]), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(sign_certificates=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
         )
         return _pair(builder.sign(issuer_key, hashes.SHA256()), key)

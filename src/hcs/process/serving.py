@@ -12,6 +12,7 @@ import functools
 import os
 import signal
 import socket
+import ssl
 import stat
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
@@ -28,13 +29,17 @@ GRACE_SECONDS: Final = 1
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where to listen: ``host`` and ``port`` (0: any free one), or a Unix socket; TLS when both files are given."""
+    """Where to listen: ``host`` and ``port`` (0: any free one), or a Unix socket; TLS when both files are given.
+
+    With ``client_authority``, a file of certificates, only clients that show a certificate of one of them are heard.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
     unix_socket: str = ""
     certificate: str = ""
     key: str = ""
+    client_authority: str = ""
 
     def listen(self) -> socket.socket:
         """Bind and listen. A socket file that an earlier run left behind is replaced; any other file is left alone.
@@ -139,6 +144,8 @@ async def serve(app: Any, endpoint: Endpoint, *, tasks: Sequence[Task] = (), rea
             lifespan="off",
             ssl_certfile=endpoint.certificate or None,
             ssl_keyfile=endpoint.key or None,
+            ssl_ca_certs=endpoint.client_authority or None,
+            ssl_cert_reqs=ssl.CERT_REQUIRED if endpoint.client_authority else ssl.CERT_NONE,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
         config.load()

@@ -12,7 +12,7 @@ from hcs.model.pods import Pod
 
 
 def note_for(pod: Pod, nodes: Iterable[NodeInventory]) -> EvictedOwner | None:
-    """The newest note for this pod's controller, or None. A pod is never the replacement of itself."""
+    """The newest open note for this pod's controller, or None. A pod is never the replacement of itself."""
     owner = pod.controller
     if owner is None:
         return None
@@ -20,8 +20,9 @@ def note_for(pod: Pod, nodes: Iterable[NodeInventory]) -> EvictedOwner | None:
     for node in nodes:
         for entry in node.quarantine:
             for note in entry.evicted:
-                if _concerns(note, pod, owner.uid) and (newest is None or entry.since >= newest[0]):
-                    newest = (entry.since, note)
+                since = note.since or entry.since
+                if _concerns(note, pod, owner.uid) and (newest is None or since >= newest[0]):
+                    newest = (since, note)
     return newest[1] if newest else None
 
 
@@ -29,5 +30,6 @@ def _concerns(note: EvictedOwner, pod: Pod, owner: str) -> bool:
     return (
         note.owner_uid == owner
         and note.namespace == (pod.metadata.namespace or "default")
-        and note.pod != pod.metadata.name
+        and not note.replaced_by
+        and (note.pod_uid != pod.metadata.uid if note.pod_uid else note.pod != pod.metadata.name)
     )

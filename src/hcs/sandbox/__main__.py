@@ -25,11 +25,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m hcs.sandbox", description="Hold one sandbox.")
     parser.add_argument("--directory", type=Path, required=True, help="where everything is written")
     parser.add_argument("--fleet", type=Path, required=True, help="YAML file with nodes and cards")
+    parser.add_argument("--kubernetes", type=Path, help="folder with the programs of a real control plane")
     parser.add_argument("--leash", action="store_true", help="end when stdin closes")
     arguments = parser.parse_args()
     logs.configure("info")
     try:
-        sandbox = Sandbox(arguments.directory, load_fleet(arguments.fleet))
+        sandbox = Sandbox(arguments.directory, load_fleet(arguments.fleet), arguments.kubernetes)
     except FleetError as error:
         _tell({"error": str(error)})
         sys.exit(2)

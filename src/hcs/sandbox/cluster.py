@@ -1,52 +1,70 @@
 """A whole sandbox: what it consists of, in which order it starts, and what each part is told.
 
 Everything is an own process under one directory: the API server, the scheduler driver, the Job controller, the process
-kubelet, and, from the production code unchanged, router, injector, healer and one agent per emulated node.
+kubelet, and, from the production code unchanged, router, injector, healer and one agent per emulated node. With a
+folder of Kubernetes programs the first three are the real ones, and our RBAC is applied as it is shipped.
 """
 
+import asyncio
 import base64
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
+from lightkube import ApiError, AsyncClient
 
+from hcs.kube import resources
 from hcs.kube.connection import connect
-from hcs.kube.manifests import create_or_replace, read_manifests
+from hcs.kube.manifests import create, create_or_replace, read_manifests
 from hcs.model import names
+from hcs.process.certificates import Authority
 from hcs.sandbox import images
-from hcs.sandbox.certificates import Authority
+from hcs.sandbox.controlplane import ControlPlane, Ports, scheduler_configuration
 from hcs.sandbox.files import config_directory, examples_directory
 from hcs.sandbox.fleet import DEMO, Fleet, FleetError
 from hcs.sandbox.identities import (
     ADMINISTRATOR,
     Identity,
+    grants,
     kubeconfig,
     make_identities,
     token_file,
     write_kubeconfig,
     write_private,
 )
-from hcs.sandbox.supervisor import Program, Supervisor, inherited_environment, start_together
+from hcs.sandbox.supervisor import Program, StartError, Supervisor, inherited_environment, start_together
 from hcs.ura.catalogue import load_catalogue
 from hcs.vendors import emulated
 
 _FOLDERS: Final = ("ready", "logs", "pki", "apiserver", "pod-logs", "images", "containers", "nodes", "shared", "users")
 PROFILES: Final = DEMO.with_name("profiles.yaml")
+_PERMISSIONS: Final = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+"""What is taken of our programs' manifests; the programs themselves the sandbox starts."""
+IN_FORCE_SECONDS: Final = 30.0
+"""How long a real API server may take to serve a new kind, or to heed a new webhook."""
 _UUID_PREFIX: Final = {"nvidia": "GPU", "ascend": "NPU", "cambricon": "MLU"}
 
 
 class Sandbox:
     """One sandbox; ``directory`` holds all it writes."""
 
-    def __init__(self, directory: Path, fleet: Fleet) -> None:
-        self.directory, self.fleet = directory, fleet
+    def __init__(self, directory: Path, fleet: Fleet, kubernetes: Path | None = None) -> None:
+        """Prepare; nothing runs before :meth:`start`.
+
+        Args:
+            directory: where everything is written.
+            fleet: the emulated nodes and cards.
+            kubernetes: folder with the programs of a real control plane; None takes the embedded one.
+        """
+        self.directory, self.fleet, self._kubernetes = directory, fleet, kubernetes
         self.supervisor = Supervisor(directory, inherited_environment())
         self._identities: dict[str, Identity] = {}
         self._authority: Authority | None = None
         self._server = ""
+        self._control_plane: ControlPlane | None = None
 
     @property
     def kubeconfig(self) -> Path:
@@ -79,7 +97,11 @@ class Sandbox:
             code=sorted(examples_directory().glob("*.py")),
         )
         said("emulated cards and images")
-        await self._start_api_server()
+        if self._kubernetes is None:
+            self._server = await self._start_embedded_server()
+        else:
+            self._server = await self._start_real_server(self._kubernetes)
+        self._write_kubeconfigs()
         said("API server")
         await self._define()
         ports = {name: free_port() for name in ("router", "injector")}
@@ -91,13 +113,13 @@ class Sandbox:
             self._hcs("router", *self._as("router"), "--port", str(ports["router"])),
             self._hcs("healer", *self._as("healer")),
             *(self._agent(node.name) for node in self.fleet.nodes if node.cards),
-            self._module("scheduler", "--kubeconfig", str(self.user("scheduler")),
-                         "--config", str(self.directory / "scheduler.yaml")),
-            self._module("jobs", "--kubeconfig", str(self.user("jobs"))),
+            *self._scheduler_and_controllers(),
             self._kubelet(),
         ]  # fmt: skip
         await start_together(self.supervisor, programs, said)
         await self._register_webhook(ports["injector"])
+        if self._control_plane is not None:
+            await self._until_admission()
         said("admission")
 
     async def stop(self) -> None:
@@ -127,8 +149,7 @@ class Sandbox:
                         bus_id=f"0000:{16 * (number + 1):02x}:00.0",
                     )
 
-    async def _start_api_server(self) -> None:
-        assert self._authority is not None
+    async def _start_embedded_server(self) -> str:
         port = free_port()
         facts = await self.supervisor.start(
             Program(
@@ -149,20 +170,63 @@ class Sandbox:
                 ),
             )
         )
-        self._server = str(facts["url"])
+        return str(facts["url"])
+
+    async def _start_real_server(self, binaries: Path) -> str:
+        assert self._authority is not None
+        ports = Ports(*(free_port() for _ in Ports.__struct_fields__))
+        plane = self._control_plane = ControlPlane(binaries, self.directory, self._authority, ports)
+        await start_together(self.supervisor, [plane.etcd(), plane.apiserver()], lambda _: None)
+        return plane.server
+
+    def _scheduler_and_controllers(self) -> list[Program]:
+        configuration = self.directory / "scheduler.yaml"
+        if self._control_plane is None:
+            scheduler = self._module("scheduler", *self._as("scheduler"), "--config", str(configuration))
+            return [scheduler, self._module("jobs", *self._as("jobs"))]
+        return [
+            self._control_plane.scheduler(self.user("router"), configuration),
+            self._control_plane.controller_manager(self.user("controller-manager")),
+        ]
+
+    def _write_kubeconfigs(self) -> None:
+        assert self._authority is not None
         for identity in self._identities.values():
             config = kubeconfig(identity, self._server, self._authority.pair.certificate)
             write_kubeconfig(self.user(identity.name), config)
 
     async def _define(self) -> None:
-        """Create our kinds, policies and profiles."""
+        """Create our kinds, policies and profiles; on a real control plane also who may do what."""
+        client = connect(str(self.kubeconfig))
+        config = config_directory()
+        try:
+            if self._control_plane is not None:
+                for manifest in [*read_manifests(config / "namespace.yaml"), *grants(self._identities)]:
+                    await create_or_replace(client, manifest)
+                for manifest in read_manifests(config):
+                    if manifest["kind"] in _PERMISSIONS:
+                        await create_or_replace(client, manifest)
+            for manifest in [*read_manifests(config / "crds"), *read_manifests(config / "policies.yaml")]:
+                await create_or_replace(client, manifest)
+            for manifest in read_manifests(PROFILES):
+                await _insist(lambda manifest=manifest: create_or_replace(client, manifest), "the kinds are served")  # type: ignore[misc]
+            for kind in (resources.ComputeNode, resources.ExchangeRate):
+                await _insist(lambda kind=kind: _listed(client, kind), "the kinds are served")  # type: ignore[misc]
+        finally:
+            await client.close()
+
+    async def _until_admission(self) -> None:
+        """Wait until a pod that asks for compute is admitted, by its webhook and into its namespace."""
+        resource = {"limits": {names.VRAM: "1Gi"}}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "admission"},
+            "spec": {"containers": [{"name": "none", "image": images.PENDING, "resources": resource}]},
+        }
         client = connect(str(self.kubeconfig))
         try:
-            config = config_directory()
-            for manifest in read_manifests(config / "crds"):
-                await create_or_replace(client, manifest)
-            for manifest in [*read_manifests(config / "policies.yaml"), *read_manifests(PROFILES)]:
-                await create_or_replace(client, manifest)
+            await _insist(lambda: create(client, pod, dry_run=True), "pods are admitted")
         finally:
             await client.close()
 
@@ -192,6 +256,8 @@ class Sandbox:
             if manifest.get("kind") == "KubeSchedulerConfiguration":
                 for extender in manifest["extenders"]:
                     extender["urlPrefix"] = f"http://127.0.0.1:{port}"
+                if self._control_plane is not None:
+                    manifest = scheduler_configuration(manifest, self.user("router"))
                 (self.directory / "scheduler.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False))
                 return
         raise LookupError("config/router.yaml holds no KubeSchedulerConfiguration")
@@ -218,7 +284,21 @@ class Sandbox:
             "--images", str(self.directory / "images"),
             "--pod-log-dir", str(self.directory / "pod-logs"),
             *nodes,
+            *self._log_server(),
         )  # fmt: skip
+
+    def _log_server(self) -> list[str]:
+        """A real API server asks the kubelet for logs; the embedded one reads the files itself."""
+        if self._control_plane is None:
+            return []
+        assert self._authority is not None
+        certificate, key = self._authority.issue(["127.0.0.1", "localhost"]).write(self.directory / "pki", "kubelet")
+        return [
+            "--log-port", str(free_port()),
+            "--tls-cert-file", str(certificate),
+            "--tls-key-file", str(key),
+            "--client-ca-file", str(self._control_plane.authority_file),
+        ]  # fmt: skip
 
     def _as(self, identity: str) -> tuple[str, str]:
         return "--kubeconfig", str(self.user(identity))
@@ -230,6 +310,29 @@ class Sandbox:
     @staticmethod
     def _module(part: str, *arguments: str) -> Program:
         return Program(part, ("-m", f"hcs.sandbox.{part}", *arguments, "--ready-file", "{ready}"))
+
+
+async def _insist(attempt: Callable[[], Awaitable[Any]], what: str) -> None:
+    """Try until a real API server has caught up with what was written a moment ago.
+
+    Raises:
+        StartError: it did not; the message has its last refusal.
+    """
+    deadline = asyncio.get_running_loop().time() + IN_FORCE_SECONDS
+    while True:
+        try:
+            await attempt()
+        except ApiError as error:
+            if asyncio.get_running_loop().time() > deadline:
+                raise StartError(f"{what}: not within {IN_FORCE_SECONDS:g} s: {error}") from error
+            await asyncio.sleep(0.1)
+        else:
+            return
+
+
+async def _listed(client: AsyncClient, kind: Any) -> None:
+    async for _ in client.list(kind):
+        break
 
 
 def _identifier(vendor: str, node: str, number: int) -> str:

@@ -43,11 +43,14 @@ class Holding:
         self._process, self.directory = process, directory
 
     @classmethod
-    async def start(cls, fleet: Path, *, leash: bool, said: Callable[[str], None]) -> tuple["Holding", Held]:
+    async def start(
+        cls, fleet: Path, *, kubernetes: Path | None = None, leash: bool, said: Callable[[str], None]
+    ) -> tuple["Holding", Held]:
         """Start a sandbox in a new private directory and wait until it is up.
 
         Args:
             fleet: the fleet file.
+            kubernetes: folder with the programs of a real control plane; None takes the embedded one.
             leash: whether it ends with us.
             said: hears of each part that is ready.
 
@@ -64,6 +67,7 @@ class Holding:
                 str(directory),
                 "--fleet",
                 str(fleet.absolute()),
+                *(["--kubernetes", str(kubernetes.absolute())] if kubernetes is not None else []),
                 *(["--leash"] if leash else []),
                 stdin=asyncio.subprocess.PIPE if leash else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,

@@ -21,6 +21,7 @@ _CLUSTER_COMPONENTS: Final = {
     "scheduler": "system:kube-scheduler",
     "kubelet": "system:node:sandbox",
     "jobs": "system:serviceaccount:kube-system:job-controller",
+    "controller-manager": "system:kube-controller-manager",
 }
 
 
@@ -51,6 +52,22 @@ def token_file(identities: dict[str, Identity]) -> str:
         f'{identity.token},{identity.user},{identity.name},"{",".join(identity.groups)}"\n'
         for identity in identities.values()
     )
+
+
+def grants(identities: dict[str, Identity]) -> list[dict[str, Any]]:
+    """What a real control plane must be told: the process kubelet serves several nodes under one name.
+
+    A node authorizer would ask for one name a node; the role is the one that every kubelet had before there was one.
+    """
+    return [
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "hcs-sandbox-kubelet"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": identities["kubelet"].user}],
+        }
+    ]
 
 
 def kubeconfig(identity: Identity, server: str, authority: bytes, name: str = "hcs-sandbox") -> dict[str, Any]:

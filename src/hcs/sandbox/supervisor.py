@@ -10,11 +10,13 @@ import ctypes
 import logging
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import httpx2
 import msgspec
 
 import hcs
@@ -33,11 +35,24 @@ class StartError(RuntimeError):
 
 
 class Program(msgspec.Struct, frozen=True):
-    """One program: ``arguments`` follow the Python interpreter; ``{ready}`` in them becomes the ready file's path."""
+    """One program: ``arguments`` follow the Python interpreter; ``{ready}`` in them becomes the ready file's path.
+
+    A program that is not ours stands in ``executable``. It writes no ready file: it is ready when ``health`` answers
+    200, or at once where there is none to ask.
+    """
 
     name: str
     arguments: tuple[str, ...]
     environment: dict[str, str] = {}
+    executable: str = sys.executable
+    health: "Health | None" = None
+
+
+class Health(msgspec.Struct, frozen=True):
+    """An address that answers 200 when a program is ready; ``authority`` (PEM) is who vouches for it."""
+
+    url: str
+    authority: bytes
 
 
 def tie_to_parent() -> None:
@@ -49,7 +64,7 @@ class Supervisor:
     """All programs of one sandbox; logs and ready files live under ``directory``."""
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
-        self._directory, self._environment = directory, dict(environment)
+        self._directory, self.environment = directory, dict(environment)
         self._running: dict[str, asyncio.subprocess.Process] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._stopping = False
@@ -92,9 +107,9 @@ class Supervisor:
         arguments = [argument.replace("{ready}", str(ready)) for argument in program.arguments]
         with open(self.log_file(program.name), "ab") as output:
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
+                program.executable,
                 *arguments,
-                env={**self._environment, **program.environment},
+                env={**self.environment, **program.environment},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -106,10 +121,12 @@ class Supervisor:
 
     async def _ready(self, program: Program, process: asyncio.subprocess.Process) -> dict[str, Any]:
         path = self.ready_file(program.name)
-        while not path.exists():
+        while not await _is_ready(program, path):
             if process.returncode is not None:
                 raise StartError(f"{program.name} ended with {process.returncode}:\n{self.log_tail(program.name)}")
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02 if program.health is None else 0.1)
+        if program.executable != sys.executable:
+            return {"pid": process.pid}
         facts: dict[str, Any] = msgspec.json.decode(path.read_bytes())
         return facts
 
@@ -151,6 +168,17 @@ class Supervisor:
             return "\n".join(self.log_file(name).read_text(errors="replace").splitlines()[-lines:])
         except OSError:
             return ""
+
+
+async def _is_ready(program: Program, ready_file: Path) -> bool:
+    if program.health is None:
+        return program.executable != sys.executable or ready_file.exists()
+    trust = ssl.create_default_context(cadata=program.health.authority.decode())
+    async with httpx2.AsyncClient(verify=trust, trust_env=False) as client:
+        try:
+            return (await client.get(program.health.url, timeout=2)).status_code == 200
+        except httpx2.HTTPError:
+            return False
 
 
 async def start_together(

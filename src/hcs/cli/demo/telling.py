@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 import msgspec
@@ -30,21 +30,35 @@ class SceneReport(msgspec.Struct, frozen=True):
     error: str = ""
 
 
+class ControlPlaneChoice(msgspec.Struct, frozen=True):
+    """Which Kubernetes the scenes play on: the folder of its programs, None for the embedded one, and its name."""
+
+    programs: Path | None
+    name: str
+
+
+EMBEDDED: Final = ControlPlaneChoice(None, "embedded")
+
+
 class Report(msgspec.Struct, frozen=True):
     """How the whole demo went; what ``--json`` prints."""
 
     ok: bool
     seconds: float
     scenes: list[SceneReport]
+    control_plane: str
     emulated: bool = True
 
 
-async def tell(names: Sequence[str], console: Console, *, keep: bool) -> tuple[Report, Held | None]:
+async def tell(
+    names: Sequence[str], console: Console, *, plane: ControlPlaneChoice = EMBEDDED, keep: bool
+) -> tuple[Report, Held | None]:
     """Start a sandbox, play scenes, end it.
 
     Args:
         names: of the scenes, in order.
         console: where the story is told.
+        plane: the Kubernetes to play on.
         keep: leave the sandbox running.
 
     Returns:
@@ -61,13 +75,17 @@ async def tell(names: Sequence[str], console: Console, *, keep: bool) -> tuple[R
     console.print("[bold]A machine room on your laptop[/]  [dim]all cards are emulated; everything else is real[/]")
     with console.status("starting the sandbox …") as status:
         holding, held = await Holding.start(
-            DEMO, leash=not keep, said=lambda part: status.update(f"starting the sandbox … {part} is ready")
+            DEMO,
+            kubernetes=plane.programs,
+            leash=not keep,
+            said=lambda part: status.update(f"starting the sandbox … {part} is ready"),
         )
-    console.print(f"[dim]sandbox up after {time.monotonic() - begun:.1f} s[/]")
+    console.print(f"[dim]sandbox up after {time.monotonic() - begun:.1f} s, control plane: {plane.name}[/]")
     kept = False
     try:
         scenes = await _play(names, held, console)
-        report = Report(all(scene.ok for scene in scenes), round(time.monotonic() - begun, 2), scenes)
+        ok = all(scene.ok for scene in scenes)
+        report = Report(ok, round(time.monotonic() - begun, 2), scenes, plane.name)
         kept = keep
     finally:
         if not kept:

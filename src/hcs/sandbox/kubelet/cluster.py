@@ -10,7 +10,7 @@ from lightkube.types import PatchType
 from hcs.kube import resources
 from hcs.kube.writes import EventRecorder, reference
 from hcs.model import pods
-from hcs.sandbox.kubelet.pods import ConfigMap
+from hcs.sandbox.kubelet.pods import ConfigMap, TokenRequest
 
 
 class PodGoneError(LookupError):
@@ -28,6 +28,9 @@ class Cluster(Protocol):
 
     async def config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
         """The data of a config map, or None."""
+
+    async def token(self, pod: pods.Pod, source: Mapping[str, Any]) -> str:
+        """A service-account token for the pod alone."""
 
     async def tell(self, pod: pods.Pod, reason: str, message: str, *, warning: bool = False) -> None:
         """Record an event; never raises."""
@@ -74,6 +77,24 @@ class ApiCluster:
             if error.status.code == 404:
                 return None
             raise
+
+    async def token(self, pod: pods.Pod, source: Mapping[str, Any]) -> str:
+        """Ask for one that ends with the pod."""
+        audience = source.get("audience")
+        account = getattr(pod.spec, "serviceAccountName", None) or "default"
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}
+        request = TokenRequest(
+            apiVersion="authentication.k8s.io/v1",
+            kind="TokenRequest",
+            spec={
+                "audiences": [audience] if audience else [],
+                "expirationSeconds": int(source.get("expirationSeconds") or 3600),
+                "boundObjectRef": bound,
+            },
+        )
+        namespace = pod.metadata.namespace or "default"
+        granted = await self._client.create(request, account, namespace=namespace)
+        return str(granted.status["token"])
 
     async def tell(self, pod: pods.Pod, reason: str, message: str, *, warning: bool = False) -> None:
         """Record it, with a count for repetitions."""

@@ -73,6 +73,11 @@ class Kubelet:
         finally:
             await self._stop()
 
+    def find(self, namespace: str, name: str) -> BoundPod | None:
+        """A pod of this kubelet's nodes."""
+        pod = self._pods.get(name, namespace)
+        return pod if pod is not None and pod.spec.nodeName in self._nodes else None
+
     def _register(self, node: str) -> None:
         self._registered.add(node)
         self._look_ready()
@@ -91,7 +96,7 @@ class Kubelet:
         if node is None or node not in self._nodes:
             return
         if worker is None:
-            worker = PodWorker(pod, self._surroundings, self._agents[node], self._place(pod), self._log_place(pod))
+            worker = PodWorker(pod, self._surroundings, self._agents[node], self._place(pod), self.log_place(pod))
             self._workers[uid] = worker
             life = self._lives[uid] = asyncio.create_task(worker.run(), name=f"pod {pod.key}")
             life.add_done_callback(lambda done: self._over(uid, pod, done))
@@ -104,7 +109,7 @@ class Kubelet:
             log.error("pod worker failed: pod=%s", pod.key, exc_info=error)
             return
         self._workers.pop(uid, None)
-        for place in (self._place(pod), self._log_place(pod)):
+        for place in (self._place(pod), self.log_place(pod)):
             shutil.rmtree(place, ignore_errors=True)
 
     async def _sweep(self) -> None:
@@ -128,5 +133,6 @@ class Kubelet:
     def _place(self, pod: BoundPod) -> Path:
         return self._root / str(pod.spec.nodeName) / pod.metadata.uid
 
-    def _log_place(self, pod: BoundPod) -> Path:
+    def log_place(self, pod: BoundPod) -> Path:
+        """The folder of a pod's log files."""
         return self._logs / f"{pod.metadata.namespace or 'default'}_{pod.metadata.name}_{pod.metadata.uid}"

@@ -25,7 +25,10 @@ VERSION: Final = "v1.36.0-emulated"
 
 
 class EmulatedNode(msgspec.Struct, frozen=True):
-    """One node: ``socket`` is its agent's, None when it has none; quantities as Kubernetes writes them."""
+    """One node: ``socket`` is its agent's, ``port`` its log endpoint's, None when it has none.
+
+    Quantities are written as Kubernetes writes them.
+    """
 
     name: str
     socket: str | None = None
@@ -33,6 +36,7 @@ class EmulatedNode(msgspec.Struct, frozen=True):
     memory: str = "512Gi"
     pods: str = "110"
     labels: dict[str, str] = {}
+    port: int | None = None
 
 
 def node_manifest(node: EmulatedNode, now: datetime.datetime) -> dict[str, Any]:
@@ -62,6 +66,7 @@ def node_manifest(node: EmulatedNode, now: datetime.datetime) -> dict[str, Any]:
             "capacity": capacity,
             "allocatable": capacity,
             "conditions": [ready],
+            **({"daemonEndpoints": {"kubeletEndpoint": {"Port": node.port}}} if node.port is not None else {}),
             "addresses": [{"type": "InternalIP", "address": HOST_IP}, {"type": "Hostname", "address": node.name}],
             "nodeInfo": {
                 "architecture": labels["kubernetes.io/arch"],

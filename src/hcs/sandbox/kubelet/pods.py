@@ -5,7 +5,7 @@
 from typing import Any
 
 import msgspec
-from lightkube.core.resource import ApiInfo, NamespacedResourceG, ResourceDef
+from lightkube.core.resource import ApiInfo, NamespacedResourceG, NamespacedSubResource, ResourceDef
 
 from hcs.kube import resources
 from hcs.model import pods
@@ -57,3 +57,20 @@ class ConfigMap(msgspec.Struct, NamespacedResourceG, frozen=True, kw_only=True, 
     metadata: pods.ObjectMeta = pods.ObjectMeta()
     data: dict[str, str] = {}
     _api_info = ApiInfo(resource=ResourceDef("", "v1", "ConfigMap"), plural="configmaps", verbs=["get"])
+
+
+class TokenRequest(msgspec.Struct, NamespacedSubResource, frozen=True, kw_only=True, omit_defaults=True):
+    """``serviceaccounts/token``: asks for a token, and holds it in the answer."""
+
+    apiVersion: str | None = None
+    kind: str | None = None
+    metadata: pods.ObjectMeta = pods.ObjectMeta()
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+    _api_info = ApiInfo(
+        resource=ResourceDef("authentication.k8s.io", "v1", "TokenRequest"),
+        parent=ResourceDef("", "v1", "ServiceAccount"),
+        plural="serviceaccounts",
+        verbs=["post"],
+        action="token",
+    )

@@ -1,8 +1,9 @@
 """The volumes of a pod: where each of them is on this machine.
 
-Known are those the sandbox's pods use: emptyDir, hostPath, configMap, downwardAPI and image. A volume is made once for
-a pod and is there for all its containers, also when they start again. Downward-API and config-map files are written
-once: what changes later is not followed.
+Known are those the sandbox's pods use: emptyDir, hostPath, configMap, downwardAPI, image, and projected ones as a real
+API server gives to every pod for its service account. A volume is made once for a pod and is there for all its
+containers, also when they start again. Files are written once: what changes later is not followed, and a token is not
+renewed.
 """
 
 import posixpath
@@ -19,7 +20,10 @@ from hcs.sandbox.kubelet.environment import ConfigurationError, field_value
 ConfigMaps = Callable[[str, str], Awaitable[Mapping[str, str] | None]]
 """Reads the data of a config map by namespace and name; None when there is none."""
 
-_KINDS: Final = ("emptyDir", "hostPath", "configMap", "downwardAPI", "image")
+Tokens = Callable[[pods.Pod, Mapping[str, Any]], Awaitable[str]]
+"""Asks for a service-account token for a pod, as its ``serviceAccountToken`` source says."""
+
+_KINDS: Final = ("emptyDir", "hostPath", "configMap", "downwardAPI", "image", "projected")
 _PATH_TYPES: Final = ("", "DirectoryOrCreate", "Directory", "FileOrCreate", "File")
 
 
@@ -36,7 +40,13 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 async def make_volumes(
-    pod: pods.Pod, directory: Path, *, images: ImageStore, config_maps: ConfigMaps, host_ip: str
+    pod: pods.Pod,
+    directory: Path,
+    *,
+    images: ImageStore,
+    config_maps: ConfigMaps,
+    host_ip: str,
+    tokens: Tokens | None = None,
 ) -> dict[str, Volume]:
     """Make the volumes of a pod below ``directory``.
 
@@ -60,15 +70,33 @@ async def make_volumes(
             place = images.find(str(source.get("reference", ""))).tree
         elif kind == "emptyDir":
             place.mkdir(parents=True, exist_ok=True)
-        elif kind == "configMap":
-            data = await config_maps(pod.metadata.namespace or "default", str(source.get("name", "")))
-            if data is None and not source.get("optional"):
-                raise ConfigurationError(f"volume {name}: there is no config map {source.get('name')!r}")
-            _write_all(place, _selected(data or {}, source.get("items")))
         else:
-            _write_all(place, _downward(pod, source, host_ip))
+            parts = source.get("sources") or () if kind == "projected" else ({kind: source},)
+            for part in parts:
+                _write_all(place, await _files(name, pod, part, config_maps, host_ip, tokens))
         made[name] = Volume(kind, place)
     return made
+
+
+async def _files(
+    volume: str,
+    pod: pods.Pod,
+    part: Mapping[str, Any],
+    config_maps: ConfigMaps,
+    host_ip: str,
+    tokens: Tokens | None,
+) -> dict[str, str]:
+    """The files of one source of a volume, by name."""
+    if isinstance(source := part.get("configMap"), dict):
+        data = await config_maps(pod.metadata.namespace or "default", str(source.get("name", "")))
+        if data is None and not source.get("optional"):
+            raise ConfigurationError(f"volume {volume}: there is no config map {source.get('name')!r}")
+        return _selected(data or {}, source.get("items"))
+    if isinstance(source := part.get("downwardAPI"), dict):
+        return _downward(pod, source, host_ip)
+    if isinstance(source := part.get("serviceAccountToken"), dict) and tokens is not None:
+        return {str(source["path"]): await tokens(pod, source)}
+    raise ConfigurationError(f"volume {volume}: the emulated kubelet does not know a source of {sorted(part)}")
 
 
 def _host_path(name: str, source: Mapping[str, Any]) -> Path:
@@ -116,4 +144,4 @@ def _write_all(directory: Path, files: Mapping[str, str]) -> None:
         path.write_text(content)
 
 
-__all__ = ["ConfigMaps", "ImageMissingError", "Volume", "make_volumes"]
+__all__ = ["ConfigMaps", "ImageMissingError", "Tokens", "Volume", "make_volumes"]

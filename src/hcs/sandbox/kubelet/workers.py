@@ -147,6 +147,7 @@ class PodWorker:
                     self._directory / "volumes",
                     images=self._shared.images,
                     config_maps=self._cluster.config_map,
+                    tokens=self._cluster.token,
                     host_ip=HOST_IP,
                 )
             except (ConfigurationError, ImageMissingError, OSError, ApiError, httpx2.HTTPError) as error:
