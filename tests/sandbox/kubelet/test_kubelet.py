@@ -27,6 +27,8 @@ from hcs.sandbox.jobs.controller import JobController
 from hcs.sandbox.jobs.decisions import finished
 from hcs.sandbox.kubelet.pods import BoundPod
 
+pytestmark = pytest.mark.xdist_group("kubelet")
+
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
