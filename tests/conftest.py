@@ -1,15 +1,34 @@
 """Settings for all tests: hypothesis profiles, and skips that must be accounted for."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+from tests.clusters import NO_REAL_SERVER, Cluster, real, real_binaries
 
 hypothesis.settings.register_profile("default", max_examples=25, deadline=None)
 hypothesis.settings.register_profile("nightly", max_examples=500, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def real_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A real API server, one for all tests of a run."""
+    binaries = real_binaries()
+    if binaries is None:
+        pytest.skip(NO_REAL_SERVER)
+    with real(binaries, tmp_path_factory.mktemp("real")) as cluster:
+        yield cluster
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that need real Kubernetes on one worker; before xdist looks for groups."""
+    for item in items:
+        if item.get_closest_marker("real") is not None:
+            item.add_marker(pytest.mark.xdist_group("real"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

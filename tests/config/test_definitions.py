@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from tests.config.clusters import Cluster, eventually, manifests
+from tests.clusters import Cluster, eventually
+from tests.config.configured import manifests
 
 from hcs.model.devices import DEFAULT_WORKLOAD, WORKLOADS
 

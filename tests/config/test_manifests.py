@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.config.clusters import CONFIG, manifests, real_binaries
+from tests.clusters import CONFIG, real_binaries
+from tests.config.configured import manifests
 
 from hcs.model import names
 

@@ -1,7 +1,7 @@
 """Each of our service accounts can do what it must and nothing beside it. Only a real server has RBAC to ask."""
 
 import pytest
-from tests.config.clusters import Cluster
+from tests.clusters import Cluster
 
 ALLOWED = {
     "injector": [

@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.config.clusters import Cluster, eventually, manifests
+from tests.clusters import Cluster, eventually
+from tests.config.configured import manifests
 
 from hcs.model import names
 

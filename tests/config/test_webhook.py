@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.config.clusters import Cluster, InThread, eventually, manifests
+from tests.clusters import Cluster, eventually
+from tests.config.configured import InThread, manifests
 
 from hcs.injector import app, certificates
 from hcs.injector.settings import Settings

@@ -3,56 +3,42 @@
 from __future__ import annotations
 
 import base64
-import time
+import contextlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.harness import TOKENS, Api, Object, Webhook, real_binaries, real_cluster, unique
-
-from hcs.sandbox.apiserver import Settings, running
-
-NO_REAL_SERVER = "no etcd and kube-apiserver in KUBEBUILDER_ASSETS or /usr/local/kubebuilder/bin"
+from tests.clusters import Cluster, Object, eventually, free_port, sandbox
+from tests.contract.harness import Api, Webhook, unique
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Api]]:
-    """Starts each server when the first test asks for it."""
-    started: dict[str, Api] = {}
-    with ExitStack() as stack:
-
-        def start(kind: str) -> Api:
-            if kind not in started:
-                folder = tmp_path_factory.mktemp(kind)
-                if kind == "real":
-                    binaries = real_binaries()
-                    if binaries is None:
-                        pytest.skip(NO_REAL_SERVER)
-                    started[kind] = stack.enter_context(real_cluster(binaries, folder))
-                else:
-                    started[kind] = stack.enter_context(sandbox(folder))
-            return started[kind]
-
-        yield start
-
-
-@contextmanager
-def sandbox(folder: Path) -> Iterator[Api]:
-    """The sandbox's server with the same users as the real one."""
-    (folder / "tokens.csv").write_text(TOKENS)
-    settings = Settings(folder, tokens=folder / "tokens.csv", pod_logs=folder / "logs", bookmark_seconds=0.5)
-    with running(settings) as server:
-        api = Api("sandbox", server.url, folder / "ca.crt")
-        api.compact = server.compact
+def sandbox_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """The sandbox's server."""
+    with sandbox(tmp_path_factory.mktemp("sandbox")) as cluster, contextlib.closing(api_of(cluster)) as api:
         yield api
-        api.close()
+
+
+@pytest.fixture(scope="session")
+def real_api(real_cluster: Cluster) -> Iterator[Api]:
+    """A real server."""
+    with contextlib.closing(api_of(real_cluster)) as api:
+        yield api
+
+
+def api_of(cluster: Cluster) -> Api:
+    api = Api(cluster.kind, cluster.url, cluster.authority)
+    api.compact = cluster.compact
+    return api
 
 
 @pytest.fixture(params=["sandbox", pytest.param("real", marks=pytest.mark.real)])
-def api(request: pytest.FixtureRequest, servers: Callable[[str], Api]) -> Api:
-    return servers(request.param)
+def api(request: pytest.FixtureRequest) -> Api:
+    """Each server; one that has our ``config/`` from other tests is cleared of it before."""
+    if request.param == "real":
+        request.getfixturevalue("real_cluster").withdraw()
+    api: Api = request.getfixturevalue(f"{request.param}_api")
+    return api
 
 
 @pytest.fixture
@@ -72,7 +58,7 @@ def pods(space: str) -> str:
 @pytest.fixture
 def hook(api: Api, space: str) -> Iterator[Callable[..., Webhook]]:
     """Installs a mutating (or validating) webhook for pods of the test's namespace and removes it afterwards."""
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
 
         def install(
             answer: Callable[[Object], Object], *, name: str = "", kind: str = "mutating", **fields: Any
@@ -100,7 +86,24 @@ def hook(api: Api, space: str) -> Iterator[Callable[..., Webhook]]:
             api.create(path, {"metadata": {"name": name}, "webhooks": [webhook]})
             stack.callback(lambda: api.delete(f"{path}/{name}"))
             if api.is_real:
-                time.sleep(1.0)  # a real server reads configurations through a cache
+                wait_for_the_cache(path)
+
+        def wait_for_the_cache(path: str) -> None:
+            """A real server reads configurations through a cache, in order: one that shows when it is in force."""
+            name = unique("last")
+            rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+            webhook = {
+                "name": f"{name}.contract.example",
+                "clientConfig": {"url": f"https://127.0.0.1:{free_port()}/nobody"},
+                "rules": [rule],
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+                "namespaceSelector": {"matchLabels": {"contract": space.rpartition("/")[2]}},
+            }
+            api.create(path, {"metadata": {"name": name}, "webhooks": [webhook]})
+            probe = {"metadata": {"name": "probe"}}
+            eventually(lambda: api.post(f"{space}/configmaps", probe, dryRun="All").status_code == 500)
+            api.delete(f"{path}/{name}")
 
         install.configuration = install_configuration  # type: ignore[attr-defined]
         yield install

@@ -5,37 +5,23 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
-import socket
 import ssl
-import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import httpx2
+from tests.clusters import Object
 
 from hcs.sandbox.certificates import Authority
 
-Object = dict[str, Any]
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-TOKENS = 'admin-token,admin,admin,"system:masters"\nalice-token,alice,alice-uid,"devs,readers"\n'
-REAL_PROGRAMS = ("etcd", "kube-apiserver")
 _counter = itertools.count()
-
-
-def real_binaries() -> Path | None:
-    """The folder with a real etcd and kube-apiserver, if this machine has one."""
-    for folder in (os.environ.get("KUBEBUILDER_ASSETS"), "/usr/local/kubebuilder/bin"):
-        if folder and all((Path(folder) / program).exists() for program in REAL_PROGRAMS):
-            return Path(folder)
-    return None
 
 
 class Api:
@@ -43,7 +29,7 @@ class Api:
 
     def __init__(self, kind: str, url: str, authority: Path, token: str = "admin-token") -> None:
         self.kind, self.url, self.authority = kind, url, authority
-        self.compact: Callable[[], None] = lambda: None  # a real server compacts by itself
+        self.compact: Callable[[], None] = lambda: None  # of a server that was started elsewhere
         self._others: dict[str, Api] = {}
         context = ssl.create_default_context(cafile=str(authority))
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -119,17 +105,6 @@ def refused(response: httpx2.Response, code: int, reason: str) -> Object:
     return body
 
 
-def eventually(check: Callable[[], Any], seconds: float = 15) -> Any:
-    """Wait until a check gives something; for what a real server does in the background."""
-    end = time.monotonic() + seconds
-    while True:
-        found = check()
-        if found:
-            return found
-        assert time.monotonic() < end, f"not within {seconds} s: {found!r}"
-        time.sleep(0.05)
-
-
 def unique(prefix: str) -> str:
     return f"{prefix}-{next(_counter)}"
 
@@ -152,73 +127,6 @@ def binding(name: str, node: str, **metadata: Any) -> Object:
         "metadata": {"name": name, **metadata},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextlib.contextmanager
-def real_cluster(binaries: Path, folder: Path) -> Iterator[Api]:
-    """A real etcd and kube-apiserver on loopback, stopped afterwards."""
-    client, peer, secure = free_port(), free_port(), free_port()
-    (folder / "tokens.csv").write_text(TOKENS)
-    subprocess.run(["openssl", "genrsa", "-out", str(folder / "sa.key"), "2048"], check=True, capture_output=True)
-    pair = Authority.load_or_create(folder / "pki").issue(["127.0.0.1", "localhost"])
-    certificate, key = pair.write(folder / "pki", "apiserver")
-    etcd_url, peer_url = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(
-            _process(
-                folder, binaries / "etcd", f"--data-dir={folder / 'etcd'}", f"--listen-client-urls={etcd_url}",
-                f"--advertise-client-urls={etcd_url}", f"--listen-peer-urls={peer_url}",
-                f"--initial-advertise-peer-urls={peer_url}", f"--initial-cluster=default={peer_url}",
-                "--unsafe-no-fsync", "--log-level=warn",
-            )
-        )  # fmt: skip
-        server = stack.enter_context(
-            _process(
-                folder, binaries / "kube-apiserver", f"--etcd-servers={etcd_url}", "--bind-address=127.0.0.1",
-                "--advertise-address=127.0.0.1", f"--secure-port={secure}", f"--tls-cert-file={certificate}",
-                f"--tls-private-key-file={key}", f"--cert-dir={folder / 'pki'}",
-                "--service-account-issuer=https://kubernetes.default.svc",
-                f"--service-account-key-file={folder / 'sa.key'}",
-                f"--service-account-signing-key-file={folder / 'sa.key'}", "--service-cluster-ip-range=10.96.0.0/24",
-                "--authorization-mode=AlwaysAllow", f"--token-auth-file={folder / 'tokens.csv'}",
-                "--allow-privileged=true", "--endpoint-reconciler-type=none", "--etcd-compaction-interval=2s",
-                "--watch-cache-sizes=secrets#0",
-                "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-            )
-        )  # fmt: skip
-        api = Api("real", f"https://127.0.0.1:{secure}", folder / "pki" / "ca.crt")
-
-        def ready() -> bool:
-            assert server.poll() is None, (folder / "kube-apiserver.log").read_text()[-2000:]
-            try:
-                return api.get("/readyz").text == "ok" and api.get("/api/v1/namespaces/default").status_code == 200
-            except httpx2.HTTPError:
-                return False
-
-        eventually(ready, 60)
-        yield api
-        api.close()
-
-
-@contextlib.contextmanager
-def _process(folder: Path, program: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    with (folder / f"{program.name}.log").open("wb") as log:
-        process = subprocess.Popen([str(program), *options], stdout=log, stderr=log, cwd=folder)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 class Webhook:

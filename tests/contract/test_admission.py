@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.contract.harness import Api, Object, Webhook, binding, done, eventually, free_port, pod, refused, unique
+from tests.clusters import Object, eventually, free_port
+from tests.contract.harness import Api, Webhook, binding, done, pod, refused, unique
 
 from hcs.sandbox.certificates import Authority
 

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.contract.harness import Api, binding, done, eventually, pod, refused
+from tests.clusters import eventually
+from tests.contract.harness import Api, binding, done, pod, refused
 
 
 def test_node_annotations_and_labels_arrive_in_one_event(api: Api, pods: str) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.contract.harness import JSON_PATCH, STRATEGIC_PATCH, Api, Object, done, eventually, refused
+from tests.clusters import Object, eventually
+from tests.contract.harness import JSON_PATCH, STRATEGIC_PATCH, Api, done, refused
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CARDS = "/apis/contract.example/v1/cards"

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.contract.harness import STRATEGIC_PATCH, Api, Object, binding, done, unique
+from tests.clusters import Object
+from tests.contract.harness import STRATEGIC_PATCH, Api, binding, done, unique
 from tests.contract.test_custom_resources import DEFINITION, DEFINITIONS, card
 
 from hcs.sandbox.apiserver import kubeconfig
@@ -22,8 +23,8 @@ Run = Callable[..., str]
 
 
 @pytest.fixture
-def api(servers: Callable[[str], Api]) -> Api:
-    return servers("sandbox")
+def api(sandbox_api: Api) -> Api:
+    return sandbox_api
 
 
 @pytest.fixture

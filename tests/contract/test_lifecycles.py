@@ -1,7 +1,8 @@
 """How objects end: grace, finalizers, eviction, owners, namespaces."""
 
 import pytest
-from tests.contract.harness import Api, Object, binding, done, eventually, pod, refused
+from tests.clusters import Object, eventually
+from tests.contract.harness import Api, binding, done, pod, refused
 
 NO_CONTROLLER = "a real server leaves this to kube-controller-manager, which is not started here"
 

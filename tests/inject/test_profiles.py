@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from tests.inject.node import card
 
 from hcs.inject.builtin import builtin_profiles
 from hcs.inject.profiles import ProfileError, Profiles, fill, fill_each, read_profile
+from hcs.kube.manifests import read_manifests
 from hcs.model import names
 
 
@@ -98,11 +98,7 @@ def test_a_profile_that_cannot_be_meant_is_refused_with_a_sentence(spec: dict[st
 
 
 def test_the_shipped_objects_can_be_used() -> None:
-    documents = [
-        document
-        for path in sorted((Path(__file__).parents[2] / "config" / "profiles").glob("*.yaml"))
-        for document in yaml.safe_load_all(path.read_text())
-    ]
+    documents = list(read_manifests(Path(__file__).parents[2] / "config" / "profiles"))
     profiles = builtin_profiles().overlaid(read_profile(d["spec"], d["metadata"]["name"]) for d in documents)
     assert profiles.image("ascend", "pytorch-2.6") == "registry.example/runtime/ascend-pytorch:2.6"
     effective = profiles.effective("ascend", "pytorch-2.6")

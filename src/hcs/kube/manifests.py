@@ -44,9 +44,14 @@ class UnknownKindError(ValueError):
 
 
 def read_manifests(path: Path) -> Iterator[dict[str, Any]]:
-    """The documents of a YAML file, or of all ``*.yaml`` files of a folder in order of name."""
+    """The documents of a YAML file, or of all ``*.yaml`` files of a folder in order of name.
+
+    A folder's ``kustomization.yaml`` is left out: it lists the others for kubectl and is no object itself.
+    """
     files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
     for file in files:
+        if path.is_dir() and file.name == "kustomization.yaml":
+            continue
         for document in yaml.safe_load_all(file.read_text()):
             if document:
                 yield document

@@ -15,7 +15,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.contract.harness import Api, binding, done, eventually, pod
+from tests.clusters import eventually
+from tests.contract.harness import Api, binding, done, pod
 
 PODS = "/api/v1/namespaces/default/pods"
 

@@ -27,6 +27,8 @@ from hcs.sandbox.jobs.controller import JobController
 from hcs.sandbox.jobs.decisions import finished
 from hcs.sandbox.kubelet.pods import BoundPod
 
+pytestmark = pytest.mark.xdist_group("kubelet")
+
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -108,7 +110,13 @@ def manifest(name: str, node: str, container: dict[str, Any], **spec: Any) -> di
 
 
 async def log_of(client: AsyncClient, name: str) -> list[str]:
-    return [line.strip() async for line in client.log(name, namespace="default")]
+    """The lines a pod has written, at least one: a container that runs may not have come to its first one yet."""
+    async with asyncio.timeout(20):
+        lines: list[str] = []
+        while not lines:
+            lines = [line.strip() async for line in client.log(name, namespace="default")]
+            await asyncio.sleep(0.02)
+    return lines
 
 
 def test_the_life_of_a_node(api: Path, images: ImageStore, tmp_path: Path) -> None:
@@ -179,7 +187,7 @@ def test_the_job_controller_replaces_a_pod_that_was_deleted(api: Path, images: I
             await node.start("jobs")
             serving = asyncio.create_task(controller.run())
             flag = tmp_path / "flag"
-            script = f"[ -e {flag} ] && exit 0; trap 'exit 143' TERM; while :; do sleep 0.05; done"
+            script = f"[ -e {flag} ] && exit 0; trap 'exit 143' TERM; echo runs; while :; do sleep 0.05; done"
             spec = manifest("", "jobs", shell(script), restartPolicy="OnFailure")["spec"]
             body = {"backoffLimit": 0, "template": {"spec": spec}}
             await manifests.create(
@@ -192,15 +200,18 @@ def test_the_job_controller_replaces_a_pod_that_was_deleted(api: Path, images: I
 
             await node.until("", lambda _: any(map(ready_with(0), members())))
             (first,) = members()
+            await log_of(client, first.metadata.name)  # it has looked for the flag
             flag.touch()
             await client.delete(resources.Pod, first.metadata.name, namespace="default")
             await node.until("", lambda _: any(pod.status.phase == "Succeeded" for pod in members()))
             (second,) = members()
             assert second.metadata.uid != first.metadata.uid
 
-            async for _, job in client.watch(resources.Job, namespace="default", resource_version="0"):
-                if finished(job):
-                    break
+            changes: Any = client.watch(resources.Job, namespace="default", resource_version="0")
+            async with contextlib.aclosing(changes):
+                async for _, job in changes:
+                    if finished(job):
+                        break
             assert job.status["conditions"][-1]["type"] == "Complete"
             assert (job.status["succeeded"], job.status["failed"]) == (1, 0), "the deleted pod is no failure"
             serving.cancel()

@@ -1,16 +1,17 @@
-"""API servers to apply our manifests to: the sandbox's always, a real one where its binaries are installed.
+"""API servers for tests: the sandbox's, and a real one where its programs are installed.
 
-Both know the same users. The real one authorises by RBAC, so that what our service accounts are given is tried as well.
+Both know the same users; the token of each is its name with ``-token``. The real one authorises by RBAC, so that what
+our service accounts are given is tried as well. It takes seconds to start and is therefore shared by all tests of a
+run; nothing of it outlives them, even when they are killed.
 """
 
-import asyncio
 import contextlib
 import ctypes
 import os
 import signal
+import socket
 import ssl
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -21,27 +22,36 @@ import yaml
 
 from hcs.model import names
 from hcs.process.certificates import Authority
-from hcs.process.serving import Endpoint
-from hcs.sandbox.apiserver.server import Settings, running
+from hcs.sandbox.apiserver import Settings, running
 
-CONFIG = Path(__file__).parents[2] / "config"
-_PR_SET_PDEATHSIG = 1
+Object = dict[str, Any]
+CONFIG = Path(__file__).parents[1] / "config"
 REAL_PROGRAMS = ("etcd", "kube-apiserver")
 NO_REAL_SERVER = "no real Kubernetes: no etcd and kube-apiserver in KUBEBUILDER_ASSETS or /usr/local/kubebuilder/bin"
 ACCOUNTS = ("injector", "router", "healer")
 TOKENS = "\n".join(
     [
-        'admin,admin,admin,"system:masters"',
-        'alice,alice,alice,"devs"',
+        'admin-token,admin,admin,"system:masters"',
+        'alice-token,alice,alice-uid,"devs,readers"',
         *(
-            f'{account},system:serviceaccount:hcs-system:hcs-{account},{account},"system:serviceaccounts,system:'
+            f'{account}-token,system:serviceaccount:hcs-system:hcs-{account},{account},"system:serviceaccounts,system:'
             'serviceaccounts:hcs-system"'
             for account in ACCOUNTS
         ),
-        'stranger,system:serviceaccount:default:hcs-router,stranger,"system:serviceaccounts"',
+        'stranger-token,system:serviceaccount:default:hcs-router,stranger,"system:serviceaccounts"',
         "",
     ]
 )
+# It is our rules that shall hold these people back, not a missing permission.
+PERMITTED = [
+    {
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"{user}-may-do-everything"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}],
+    }
+    for user, name in (("alice", "alice"), ("stranger", "system:serviceaccount:default:hcs-router"))
+]
 PATHS = {
     "Namespace": "/api/v1/namespaces",
     "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
@@ -65,24 +75,43 @@ ON_REAL_ALONE = {
 }
 """Kinds the sandbox does not serve: it starts our programs itself."""
 
-Object = dict[str, Any]
+FELT_BY_OTHERS = (
+    "MutatingWebhookConfiguration",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingAdmissionPolicy",
+    "CustomResourceDefinition",
+)
+"""What has to go again before other tests use the server, in this order."""
+
+_PR_SET_PDEATHSIG = 1
 
 
 class Cluster:
-    """One API server and a client for each of its users."""
+    """One API server, and a client for each of its users."""
 
-    def __init__(self, kind: str, url: str, authority: bytes, route: Callable[[str, str], None]) -> None:
-        """``route`` makes the server find a webhook's service at a loopback address."""
-        self.kind, self.url, self.authority, self.route = kind, url, authority, route
-        self._context = ssl.create_default_context(cadata=authority.decode())
+    def __init__(
+        self, kind: str, url: str, authority: Path, route: Callable[[str, str], None], compact: Callable[[], None]
+    ) -> None:
+        """Of a server that runs already.
+
+        Args:
+            kind: ``sandbox`` or ``real``.
+            url: where it listens.
+            authority: the file of the authority that vouches for it.
+            route: makes the server find a webhook's service at a loopback address.
+            compact: makes it forget all history.
+        """
+        self.kind, self.url, self.authority, self.route, self.compact = kind, url, authority, route, compact
+        self._context = ssl.create_default_context(cafile=str(authority))
         self._clients: dict[str, httpx2.Client] = {}
+        self._applied: list[Object] = []
 
     def as_user(self, user: str) -> httpx2.Client:
         if user not in self._clients:
             self._clients[user] = httpx2.Client(
                 base_url=self.url,
                 verify=self._context,
-                headers={"Authorization": f"Bearer {user}"},
+                headers={"Authorization": f"Bearer {user}-token"},
                 timeout=20,
                 trust_env=False,
             )
@@ -93,14 +122,11 @@ class Cluster:
         return self.as_user("admin")
 
     def kubeconfig(self, user: str, folder: Path) -> Path:
-        (folder / "authority.crt").write_bytes(self.authority)
         config = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [
-                {"name": "t", "cluster": {"server": self.url, "certificate-authority": str(folder / "authority.crt")}}
-            ],
-            "users": [{"name": "t", "user": {"token": user}}],
+            "clusters": [{"name": "t", "cluster": {"server": self.url, "certificate-authority": str(self.authority)}}],
+            "users": [{"name": "t", "user": {"token": f"{user}-token"}}],
             "contexts": [{"name": "t", "context": {"cluster": "t", "user": "t"}}],
             "current-context": "t",
         }
@@ -111,53 +137,62 @@ class Cluster:
     def apply(self, objects: Iterable[Object]) -> None:
         """Create what this server serves and does not have yet."""
         for item in objects:
-            path = (PATHS | (ON_REAL_ALONE if self.kind == "real" else {})).get(item["kind"])
+            path = self._path(item)
             if path is None:
-                assert item["kind"] in ON_REAL_ALONE, f"no server of these tests knows {item['kind']}"
                 continue
-            path = path.format(namespace=item["metadata"].get("namespace"))
             if item.get("apiVersion", "").startswith(f"{names.GROUP}/"):
                 eventually(lambda served=path: self.admin.get(served).status_code == 200)
             reply = self.admin.post(path, json=item)
             assert reply.status_code in (201, 409), f"{item['kind']} {item['metadata']['name']}: {reply.text}"
+            self._applied.append(item)
+
+    def withdraw(self) -> None:
+        """Take back what was applied and would be felt by other tests, and wait until nobody feels it."""
+        felt = [item for kind in FELT_BY_OTHERS for item in self._applied if item["kind"] == kind]
+        self._applied.clear()
+        for item in felt:
+            self.admin.delete(f"{self._path(item)}/{item['metadata']['name']}")
+        container = {"name": "c", "image": "i", "resources": {"limits": {names.VRAM: "1"}}}
+        probe = {
+            "metadata": {"name": "probe", "annotations": {names.ALLOCATION: ""}},
+            "spec": {"containers": [container]},
+        }
+        pods = "/api/v1/namespaces/default/pods"
+        if felt:
+            eventually(lambda: self.admin.post(pods, params={"dryRun": "All"}, json=probe).status_code == 201)
+
+    def _path(self, item: Object) -> str | None:
+        path = (PATHS | (ON_REAL_ALONE if self.kind == "real" else {})).get(item["kind"])
+        assert path is not None or item["kind"] in ON_REAL_ALONE, f"no server of these tests knows {item['kind']}"
+        return path and path.format(namespace=item["metadata"].get("namespace"))
 
     def close(self) -> None:
         for client in self._clients.values():
             client.close()
 
 
-def manifests(*files: str) -> list[Object]:
-    """All objects of our YAML files, in order; without files those of every file."""
-    paths = [CONFIG / name for name in files] or sorted(
-        path for path in CONFIG.rglob("*.yaml") if path.name != "kustomization.yaml"
-    )
-    return [item for path in paths for item in yaml.safe_load_all(path.read_text()) if item]
-
-
-def eventually(check: Callable[[], Any], seconds: float = 30) -> Any:
-    """Wait until a check gives something: a real server reads policies and webhooks through a cache."""
+def eventually(check: Callable[[], Any], seconds: float = 60) -> Any:
+    """Wait until a check gives something: for what a server does in the background, at its own pace."""
     end = time.monotonic() + seconds
     while True:
         if found := check():
             return found
         assert time.monotonic() < end, f"not within {seconds} s"
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
 @contextlib.contextmanager
 def sandbox(folder: Path) -> Iterator[Cluster]:
     """The sandbox's API server, in a thread."""
     (folder / "tokens.csv").write_text(TOKENS)
-    with running(Settings(folder, tokens=folder / "tokens.csv")) as server:
+    settings = Settings(folder, tokens=folder / "tokens.csv", pod_logs=folder / "logs", bookmark_seconds=0.5)
+    with running(settings) as server:
 
         def route(service: str, url: str) -> None:
             server.cluster.services[service] = url
 
-        cluster = Cluster("sandbox", server.url, server.authority.pair.certificate, route)
-        try:
+        with contextlib.closing(Cluster("sandbox", server.url, folder / "ca.crt", route, server.compact)) as cluster:
             yield cluster
-        finally:
-            cluster.close()
 
 
 def real_binaries() -> Path | None:
@@ -170,16 +205,17 @@ def real_binaries() -> Path | None:
 
 @contextlib.contextmanager
 def real(binaries: Path, folder: Path) -> Iterator[Cluster]:
-    """A real etcd and kube-apiserver on loopback, stopped afterwards."""
-    client, peer, secure = (_free_port() for _ in range(3))
+    """A real etcd and kube-apiserver on loopback."""
+    client, peer, secure = (free_port() for _ in range(3))
     (folder / "tokens.csv").write_text(TOKENS)
     authority = Authority.load_or_create(folder)
     certificate, key = authority.issue(["127.0.0.1", "localhost"]).write(folder, "apiserver")
-    subprocess.run(["openssl", "genrsa", "-out", str(folder / "sa.key"), "2048"], check=True, capture_output=True)
+    accounts_certificate, accounts_key = authority.issue(["localhost"]).write(folder, "accounts")
+    store = f"http://127.0.0.1:{client}"
     etcd = {
         "data-dir": folder / "etcd",
-        "listen-client-urls": f"http://127.0.0.1:{client}",
-        "advertise-client-urls": f"http://127.0.0.1:{client}",
+        "listen-client-urls": store,
+        "advertise-client-urls": store,
         "listen-peer-urls": f"http://127.0.0.1:{peer}",
         "initial-advertise-peer-urls": f"http://127.0.0.1:{peer}",
         "initial-cluster": f"default=http://127.0.0.1:{peer}",
@@ -187,7 +223,9 @@ def real(binaries: Path, folder: Path) -> Iterator[Cluster]:
         "log-level": "warn",
     }
     apiserver = {
-        "etcd-servers": f"http://127.0.0.1:{client}",
+        "etcd-servers": store,
+        "etcd-compaction-interval": "0",  # it forgets when told to
+        "watch-cache-sizes": "secrets#0",  # and for secrets it has nothing to remember by
         "bind-address": "127.0.0.1",
         "advertise-address": "127.0.0.1",
         "secure-port": secure,
@@ -195,8 +233,8 @@ def real(binaries: Path, folder: Path) -> Iterator[Cluster]:
         "tls-private-key-file": key,
         "cert-dir": folder,
         "service-account-issuer": "https://kubernetes.default.svc",
-        "service-account-key-file": folder / "sa.key",
-        "service-account-signing-key-file": folder / "sa.key",
+        "service-account-key-file": accounts_certificate,
+        "service-account-signing-key-file": accounts_key,
         "service-cluster-ip-range": "10.96.0.0/24",
         "authorization-mode": "RBAC",
         "token-auth-file": folder / "tokens.csv",
@@ -218,24 +256,29 @@ def real(binaries: Path, folder: Path) -> Iterator[Cluster]:
             reply = cluster.admin.patch(path, json=patch, headers={"Content-Type": "application/merge-patch+json"})
             assert reply.status_code == 200, reply.text
 
-        cluster = Cluster("real", f"https://127.0.0.1:{secure}", authority.pair.certificate, route)
+        def compact() -> None:
+            """A version of the API is a revision of the store."""
+            version = cluster.admin.get("/api/v1/namespaces?limit=1").json()["metadata"]["resourceVersion"]
+            reply = httpx2.post(f"{store}/v3/kv/compaction", json={"revision": version}, verify=False, trust_env=False)
+            assert reply.status_code == 200, reply.text
 
-        def ready() -> bool:
+        cluster = Cluster("real", f"https://127.0.0.1:{secure}", folder / "ca.crt", route, compact)
+
+        def answers(user: str, path: str) -> bool:
             assert server.poll() is None, (folder / "kube-apiserver.log").read_text()[-2000:]
             with contextlib.suppress(httpx2.HTTPError):
-                namespaces = "/api/v1/namespaces/default"
-                return cluster.admin.get("/readyz").text == "ok" and cluster.admin.get(namespaces).status_code == 200
+                return cluster.as_user(user).get(path).status_code == 200
             return False
 
-        try:
-            eventually(ready, 60)
+        with contextlib.closing(cluster):
+            eventually(lambda: answers("admin", "/readyz") and answers("admin", "/api/v1/namespaces/default"))
+            cluster.apply(PERMITTED)
+            eventually(lambda: answers("alice", "/api/v1/pods") and answers("stranger", "/api/v1/pods"))
             yield cluster
-        finally:
-            cluster.close()
 
 
 @contextlib.contextmanager
-def _process(folder: Path, program: Path, options: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
+def _process(folder: Path, program: Path, options: Object) -> Iterator[subprocess.Popen[bytes]]:
     arguments = [f"--{key}={value}" for key, value in options.items()]
     with (folder / f"{program.name}.log").open("wb") as log:
         process = subprocess.Popen(
@@ -244,12 +287,8 @@ def _process(folder: Path, program: Path, options: dict[str, Any]) -> Iterator[s
     try:
         yield process
     finally:
-        process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.kill()  # nobody will read its data again
+        process.wait()
 
 
 def _die_with_parent() -> None:
@@ -257,27 +296,7 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _free_port() -> int:
-    with Endpoint().listen() as probe:
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-class InThread:
-    """An asyncio program in a thread of its own; stopped by cancellation."""
-
-    def __init__(self, program: Callable[[], Any]) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._task = self._loop.create_task(program())
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        with contextlib.suppress(asyncio.CancelledError):
-            self._loop.run_until_complete(self._task)
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join(10)
-        assert not self._thread.is_alive()
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
