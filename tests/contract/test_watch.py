@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from tests.clusters import Object, eventually
+from tests.clusters import Object
 from tests.contract.harness import Api, done, pod, refused, unique
 
 

@@ -82,7 +82,7 @@ def live(*observations: Observation) -> tuple[CardState, list[str]]:
         pytest.param(
             [seen("Failed"), seen("Healthy", now=1), seen("SubHealthy", now=50), seen("Healthy", now=100)],
             "Recovering",
-            ["quarantine", "tell:CardQuarantined", "tell:CardRecovering"],
+            ["quarantine", "tell:CardQuarantined", "tell:CardRecovering", "tell:CardRecovering"],
             id="a-probation-with-a-sick-spell-begins-anew",
         ),
         pytest.param([seen("Unknown", pods=3)], "Serving", [], id="not-knowing-evicts-nobody"),

@@ -102,8 +102,8 @@ def step(state: CardState, seen: Observation, *, probation: float) -> tuple[Card
                 Instruction("release", "ProbationPassed", "the card takes work again"),
                 Instruction("tell", "CardReleased", "healthy for the whole probation; it takes work again"),
             )
-        case "Recovering" if not healthy:
-            return msgspec.structs.replace(state, since=seen.now), ()
+        case "Recovering" if not healthy:  # its health counts from the next time it is seen healthy
+            return _enter(state, "Drained", seen), ()
         case "Quarantined" if fatal and seen.pods:
             return state, evict
         case "Drained" if fatal and seen.pods:  # bound just as the card failed

@@ -113,7 +113,7 @@ class Supervisor:
         return process.pid if process is not None else None
 
     async def stop(self) -> None:
-        """Ask all programs to end, the last started first and those that others stand on last; none is started again."""
+        """Ask all programs to end, the last started first, what others stand on last; none is started again."""
         self._stopping = True
         for watcher in self._watchers.values():
             watcher.cancel()
