@@ -36,7 +36,7 @@ def test_every_claim_of_the_demo_holds_on_a_real_control_plane(tmp_path: Path) -
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "hcs", "demo", "--json", "--kubernetes", str(control_plane())]
     demo = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert demo.returncode in (0, 1), demo.stderr
+    assert demo.stdout, demo.stderr
     report = msgspec.json.decode(demo.stdout)
     assert report["control_plane"].startswith("Kubernetes v")
     untrue = [
