@@ -12,25 +12,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-
-from hcs.sandbox.controlplane import MissingProgramsError, check_programs
-
-NO_REAL_CONTROL_PLANE = "no real Kubernetes control plane in KUBEBUILDER_ASSETS or /usr/local/kubebuilder/bin"
-
-
-def control_plane() -> Path:
-    """The folder with the programs of a control plane; where there is none, the test is skipped."""
-    for folder in (os.environ.get("KUBEBUILDER_ASSETS"), "/usr/local/kubebuilder/bin"):
-        if folder:
-            try:
-                check_programs(Path(folder))
-            except MissingProgramsError:
-                continue
-            return Path(folder)
-    pytest.skip(NO_REAL_CONTROL_PLANE)
+from tests.real.programs import control_plane
 
 
 @pytest.mark.real
+@pytest.mark.xdist_group("sandbox")
 @pytest.mark.timeout(240)
 def test_every_claim_of_the_demo_holds_on_a_real_control_plane(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
