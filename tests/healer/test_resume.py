@@ -31,7 +31,7 @@ def host(name: str, path: Path | str) -> dict[str, Any]:
     [
         pytest.param("/ckpt", None, [("v", "/ckpt")], "/host", id="the-mount-itself"),
         pytest.param("/ckpt/run", None, [("v", "/ckpt/")], "/host/run", id="below-the-mount"),
-        pytest.param("ckpt", "/work", [("v", "/work/ckpt")], "/host", id="relative-to-the-working-directory"),
+        pytest.param("ckpt", "/data", [("v", "/data/ckpt")], "/host", id="relative-to-the-working-directory"),
         pytest.param("/a/b/c", None, [("w", "/a"), ("v", "/a/b")], "/host/c", id="the-nearest-mount-counts"),
         pytest.param("/ckpt/x", None, [("v", "/ckpt", "sub")], "/host/sub/x", id="sub-path"),
         pytest.param("/x", None, [("v", "/")], "/host/x", id="mounted-at-the-root"),
