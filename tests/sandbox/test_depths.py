@@ -7,7 +7,7 @@ from tests.process.test_serving import hello, until
 
 from hcs.process.certificates import Authority
 from hcs.process.serving import Endpoint, serve
-from hcs.sandbox.cluster import free_port
+from hcs.sandbox.ports import HeldPorts
 from hcs.sandbox.supervisor import Health, Program, Supervisor
 
 LASTS = "trap 'echo $0 >> $1/ends; exit 0' TERM; touch $1/$0.runs; while :; do sleep 0.05; done"
@@ -18,7 +18,8 @@ def test_a_program_is_ready_when_its_health_says_so_and_what_others_stand_on_end
         (tmp_path / folder).mkdir()
     authority = Authority.create("test")
     certificate, key = authority.issue(["127.0.0.1"]).write(tmp_path, "server")
-    endpoint = Endpoint(port=free_port(), certificate=str(certificate), key=str(key))
+    ports = HeldPorts()
+    endpoint = Endpoint(port=ports.take(), certificate=str(certificate), key=str(key))
     health = Health(f"https://127.0.0.1:{endpoint.port}/readyz", authority.pair.certificate)
 
     def lasting(name: str, depth: int, health: Health | None = None) -> Program:
@@ -41,4 +42,5 @@ def test_a_program_is_ready_when_its_health_says_so_and_what_others_stand_on_end
         await asyncio.gather(serving, return_exceptions=True)
 
     asyncio.run(story())
+    ports.release()
     assert (tmp_path / "ends").read_text().split() == ["client", "server", "store"]

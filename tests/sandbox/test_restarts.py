@@ -7,6 +7,7 @@ them has been killed outright, in the middle of whatever it did.
 import asyncio
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,11 @@ async def _insist(client: AsyncClient, manifest: dict[str, Any]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def _storm(directory: Path) -> tuple[list[Allocation], list[resources.ComputeNode], dict[str, int]]:
-    sandbox = Sandbox(directory, FLEET)
+async def storm(
+    directory: Path, victims: Sequence[str] = VICTIMS, kubernetes: Path | None = None
+) -> tuple[list[Allocation], list[resources.ComputeNode], dict[str, int]]:
+    """Kill one victim after every second pod; what was allocated, on which nodes, and who was started again."""
+    sandbox = Sandbox(directory, FLEET, kubernetes)
     try:
         await sandbox.start(lambda _: None)
         client = connect(str(sandbox.kubeconfig))
@@ -85,8 +89,8 @@ async def _storm(directory: Path) -> tuple[list[Allocation], list[resources.Comp
         following = [asyncio.create_task(pods.run()), asyncio.create_task(nodes.run())]
         for number in range(PODS):
             await _insist(client, _pod(number))
-            if number % 2 and number // 2 < len(VICTIMS):
-                victim = sandbox.supervisor.pid(VICTIMS[number // 2])
+            if number % 2 and number // 2 < len(victims):
+                victim = sandbox.supervisor.pid(victims[number // 2])
                 assert victim is not None
                 os.kill(victim, signal.SIGKILL)
         async with asyncio.timeout(PATIENCE):
@@ -104,7 +108,7 @@ async def _storm(directory: Path) -> tuple[list[Allocation], list[resources.Comp
 @pytest.mark.xdist_group("sandbox")
 @pytest.mark.timeout(180)
 def test_nothing_is_lost_and_nothing_is_placed_twice(tmp_path: Path) -> None:
-    allocations, nodes, restarts = asyncio.run(_storm(tmp_path))
+    allocations, nodes, restarts = asyncio.run(storm(tmp_path))
     assert len({allocation.pod for allocation in allocations}) == PODS
     snapshot = Snapshot.build([node.inventory() for node in nodes], allocations)
     assert snapshot.overcommitted == ()

@@ -15,10 +15,8 @@ from rich.console import Console
 from hcs.sandbox.controlplane import PROGRAMS, MissingProgramsError, check_programs
 from hcs.sandbox.fleet import DEMO, FleetError, load_fleet
 from hcs.sandbox.holding import STOP_SECONDS, Held, Holding, end, recall, remember
-from hcs.sandbox.identities import merge_context, remove_context
+from hcs.sandbox.identities import CONTEXT, merge_context, remove_context
 from hcs.sandbox.supervisor import StartError
-
-CONTEXT = "hcs-sandbox"
 
 app = typer.Typer(
     no_args_is_help=True,

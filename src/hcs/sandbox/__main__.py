@@ -1,13 +1,14 @@
 """The process that holds a sandbox: ``python -m hcs.sandbox --directory D --fleet F``.
 
 It tells its starter on stdout, a JSON line each, what became ready, and at last ``{"up": true}`` or ``{"error": …}``.
-With ``--leash`` it ends when its stdin closes, so that a demo that is killed leaves nothing behind; without, on
-SIGTERM.
+With ``--leash`` it ends when its stdin closes and removes its directory, so that a demo that is killed leaves nothing
+behind; without, on SIGTERM.
 """
 
 import argparse
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -63,6 +64,8 @@ async def _hold(sandbox: Sandbox, *, leash: bool) -> int:
         if leash:
             loop.remove_reader(sys.stdin.fileno())
         await sandbox.stop()
+        if leash:  # whoever held it may be gone, and cannot clean up any more
+            shutil.rmtree(sandbox.directory, ignore_errors=True)
 
 
 def _tell(line: dict[str, Any]) -> None:

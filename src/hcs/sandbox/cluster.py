@@ -5,20 +5,16 @@ kubelet, and, from the production code unchanged, router, injector, healer and o
 folder of Kubernetes programs the first three are the real ones, and our RBAC is applied as it is shipped.
 """
 
-import asyncio
 import base64
-import socket
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
-from lightkube import ApiError, AsyncClient
 
-from hcs.kube import resources
 from hcs.kube.connection import connect
-from hcs.kube.manifests import create, create_or_replace, read_manifests
+from hcs.kube.manifests import create_or_replace, read_manifests
 from hcs.model import names
 from hcs.process.certificates import Authority
 from hcs.sandbox import images
@@ -35,7 +31,9 @@ from hcs.sandbox.identities import (
     write_kubeconfig,
     write_private,
 )
-from hcs.sandbox.supervisor import Program, StartError, Supervisor, inherited_environment, start_together
+from hcs.sandbox.ports import HeldPorts
+from hcs.sandbox.readiness import kinds_served, nodes_untainted, pods_admitted
+from hcs.sandbox.supervisor import Program, Supervisor, inherited_environment, start_together
 from hcs.ura.catalogue import load_catalogue
 from hcs.vendors import emulated
 
@@ -43,8 +41,6 @@ _FOLDERS: Final = ("ready", "logs", "pki", "apiserver", "pod-logs", "images", "c
 PROFILES: Final = DEMO.with_name("profiles.yaml")
 _PERMISSIONS: Final = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 """What is taken of our programs' manifests; the programs themselves the sandbox starts."""
-IN_FORCE_SECONDS: Final = 30.0
-"""How long a real API server may take to serve a new kind, or to heed a new webhook."""
 _UUID_PREFIX: Final = {"nvidia": "GPU", "ascend": "NPU", "cambricon": "MLU"}
 
 
@@ -64,6 +60,7 @@ class Sandbox:
         self._identities: dict[str, Identity] = {}
         self._authority: Authority | None = None
         self._server = ""
+        self._ports = HeldPorts()
         self._control_plane: ControlPlane | None = None
 
     @property
@@ -104,7 +101,7 @@ class Sandbox:
         self._write_kubeconfigs()
         said("API server")
         await self._define()
-        ports = {name: free_port() for name in ("router", "injector")}
+        ports = {name: self._ports.take() for name in ("router", "injector")}
         self._write_scheduler_configuration(ports["router"])
         certificate, key = self._authority.issue(["127.0.0.1", "localhost"]).write(self.directory / "pki", "injector")
         programs = [
@@ -119,12 +116,13 @@ class Sandbox:
         await start_together(self.supervisor, programs, said)
         await self._register_webhook(ports["injector"])
         if self._control_plane is not None:
-            await self._until_admission()
+            await self._until_usable()
         said("admission")
 
     async def stop(self) -> None:
         """End all programs."""
         await self.supervisor.stop()
+        self._ports.release()
 
     def _make_cards(self) -> None:
         catalogue = load_catalogue()
@@ -150,7 +148,7 @@ class Sandbox:
                     )
 
     async def _start_embedded_server(self) -> str:
-        port = free_port()
+        port = self._ports.take()
         facts = await self.supervisor.start(
             Program(
                 "apiserver",
@@ -174,7 +172,7 @@ class Sandbox:
 
     async def _start_real_server(self, binaries: Path) -> str:
         assert self._authority is not None
-        ports = Ports(*(free_port() for _ in Ports.__struct_fields__))
+        ports = Ports(*(self._ports.take() for _ in Ports.__struct_fields__))
         plane = self._control_plane = ControlPlane(binaries, self.directory, self._authority, ports)
         await start_together(self.supervisor, [plane.etcd(), plane.apiserver()], lambda _: None)
         return plane.server
@@ -208,25 +206,18 @@ class Sandbox:
                         await create_or_replace(client, manifest)
             for manifest in [*read_manifests(config / "crds"), *read_manifests(config / "policies.yaml")]:
                 await create_or_replace(client, manifest)
+            await kinds_served(client)
             for manifest in read_manifests(PROFILES):
-                await _insist(lambda manifest=manifest: create_or_replace(client, manifest), "the kinds are served")  # type: ignore[misc]
-            for kind in (resources.ComputeNode, resources.ExchangeRate):
-                await _insist(lambda kind=kind: _listed(client, kind), "the kinds are served")  # type: ignore[misc]
+                await create_or_replace(client, manifest)
         finally:
             await client.close()
 
-    async def _until_admission(self) -> None:
-        """Wait until a pod that asks for compute is admitted, by its webhook and into its namespace."""
-        resource = {"limits": {names.VRAM: "1Gi"}}
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "admission"},
-            "spec": {"containers": [{"name": "none", "image": images.PENDING, "resources": resource}]},
-        }
+    async def _until_usable(self) -> None:
+        """Wait until pods that ask for compute are admitted, and every node takes them."""
         client = connect(str(self.kubeconfig))
         try:
-            await _insist(lambda: create(client, pod, dry_run=True), "pods are admitted")
+            await pods_admitted(client)
+            await nodes_untainted(client)
         finally:
             await client.close()
 
@@ -294,7 +285,7 @@ class Sandbox:
         assert self._authority is not None
         certificate, key = self._authority.issue(["127.0.0.1", "localhost"]).write(self.directory / "pki", "kubelet")
         return [
-            "--log-port", str(free_port()),
+            "--log-port", str(self._ports.take()),
             "--tls-cert-file", str(certificate),
             "--tls-key-file", str(key),
             "--client-ca-file", str(self._control_plane.authority_file),
@@ -312,38 +303,7 @@ class Sandbox:
         return Program(part, ("-m", f"hcs.sandbox.{part}", *arguments, "--ready-file", "{ready}"))
 
 
-async def _insist(attempt: Callable[[], Awaitable[Any]], what: str) -> None:
-    """Try until a real API server has caught up with what was written a moment ago.
-
-    Raises:
-        StartError: it did not; the message has its last refusal.
-    """
-    deadline = asyncio.get_running_loop().time() + IN_FORCE_SECONDS
-    while True:
-        try:
-            await attempt()
-        except ApiError as error:
-            if asyncio.get_running_loop().time() > deadline:
-                raise StartError(f"{what}: not within {IN_FORCE_SECONDS:g} s: {error}") from error
-            await asyncio.sleep(0.1)
-        else:
-            return
-
-
-async def _listed(client: AsyncClient, kind: Any) -> None:
-    async for _ in client.list(kind):
-        break
-
-
 def _identifier(vendor: str, node: str, number: int) -> str:
     """A UUID in the form the vendor's tools print, the same at every start."""
     value = uuid.uuid5(uuid.NAMESPACE_DNS, f"{number}.{node}.emulated.{names.DOMAIN}")
     return f"{_UUID_PREFIX.get(vendor, vendor.upper())}-{value}"
-
-
-def free_port() -> int:
-    """A port of loopback that is free now; fixed for the sandbox's life so that a restarted program keeps it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
