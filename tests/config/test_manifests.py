@@ -41,7 +41,7 @@ def test_no_call_applies_objects_of_a_kind_it_defines() -> None:
     assert not [title(item) for item in together if item["apiVersion"].startswith(f"{names.GROUP}/")]
 
 
-@pytest.mark.skipif(KUBECTL is None, reason="no real Kubernetes: no kubectl")
+@pytest.mark.skipif(KUBECTL is None, reason="no kubectl")
 @pytest.mark.parametrize("folder", [CONFIG, CONFIG / "profiles"], ids=lambda folder: folder.name)
 def test_kubectl_reads_it_as_we_do(folder: Path) -> None:
     built = subprocess.run([str(KUBECTL), "kustomize", str(folder)], check=True, capture_output=True, text=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 from tests.clusters import Object
 
 from hcs.sandbox.certificates import Authority
@@ -22,6 +23,9 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _counter = itertools.count()
+
+ON_THE_SANDBOX = pytest.mark.parametrize("api", ["sandbox"], indirect=True)
+"""For tests of what a real API server alone cannot show."""
 
 
 class Api:

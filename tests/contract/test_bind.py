@@ -1,13 +1,9 @@
 """pods/binding: what the router's bind leans on."""
 
-import itertools
-import json
-import os
-from pathlib import Path
-
 import pytest
 from tests.clusters import eventually
 from tests.contract.harness import Api, binding, done, pod, refused
+from tests.samples import recorded, sample
 
 
 def test_node_annotations_and_labels_arrive_in_one_event(api: Api, pods: str) -> None:
@@ -123,12 +119,8 @@ def test_gates_open_and_the_pod_binds(api: Api, pods: str) -> None:
     assert eventually(lambda: api.read(f"{pods}/g")["spec"].get("nodeName")) == "f1"
 
 
+@recorded
 def test_the_recorded_conflicts_are_the_whole_set() -> None:
     """The samples this file restates; a new recording must be looked at."""
-    shared = os.environ.get("HCS_SHARED")
-    path = Path(shared or "../shared") / "reference" / "samples" / "binding-conflicts.json"
-    if not path.exists():
-        pytest.skip("no recorded samples: HCS_SHARED is not set")
-    recorded = json.loads(path.read_text())
-    names = set(itertools.filterfalse(lambda name: name == "about", recorded))
+    names = sample("binding-conflicts.json").keys() - {"about"}
     assert names == {"already_assigned", "gated", "uid_of_an_earlier_pod", "being_deleted", "no_such_pod"}

@@ -18,7 +18,7 @@ from tests.contract.test_custom_resources import DEFINITION, DEFINITIONS, card
 from hcs.sandbox.apiserver import kubeconfig
 
 PROGRAM = os.environ.get("KUBECTL") or shutil.which("kubectl")
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no kubectl on this machine")
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no kubectl")
 Run = Callable[..., str]
 
 

@@ -2,9 +2,7 @@
 
 import pytest
 from tests.clusters import Object, eventually
-from tests.contract.harness import Api, binding, done, pod, refused
-
-NO_CONTROLLER = "a real server leaves this to kube-controller-manager, which is not started here"
+from tests.contract.harness import ON_THE_SANDBOX, Api, binding, done, pod, refused
 
 
 def test_a_pod_without_a_node_goes_at_once(api: Api, pods: str) -> None:
@@ -106,10 +104,9 @@ def owned(name: str, owner: Object, **more: object) -> Object:
     return {"metadata": {"name": name, "ownerReferences": [{**reference, **more}]}}
 
 
+@ON_THE_SANDBOX  # a real server leaves it to kube-controller-manager, which does not run here
 @pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
 def test_dependents_follow_their_owner(api: Api, space: str, propagation: str) -> None:
-    if api.is_real:
-        pytest.skip(NO_CONTROLLER)
     maps = f"{space}/configmaps"
     owner = api.create(maps, {"metadata": {"name": "owner"}})
     child = api.create(maps, owned("child", owner, blockOwnerDeletion=True))
@@ -127,9 +124,8 @@ def test_dependents_follow_their_owner(api: Api, space: str, propagation: str) -
     assert gone.index("child") < gone.index("owner") if propagation == "Foreground" else gone[0] == "owner"
 
 
+@ON_THE_SANDBOX  # the same
 def test_a_namespace_takes_its_contents_along(api: Api, space: str, pods: str) -> None:
-    if api.is_real:
-        pytest.skip(NO_CONTROLLER)
     api.create(pods, pod("a"))
     api.create(pods, pod("b", spec={"nodeName": "n1"}))
     api.create(f"{space}/configmaps", {"metadata": {"name": "c"}})

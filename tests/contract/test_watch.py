@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 from tests.clusters import Object
-from tests.contract.harness import Api, done, pod, refused, unique
+from tests.contract.harness import ON_THE_SANDBOX, Api, done, pod, refused, unique
 
 
 def names(events: list[Object]) -> list[tuple[str, str]]:
@@ -63,9 +63,8 @@ def test_pods_without_a_node_leave_the_selection_when_bound(api: Api, pods: str)
     assert [item["metadata"]["name"] for item in listed] == ["a"]
 
 
+@ON_THE_SANDBOX  # a real server sends bookmarks about once a minute
 def test_bookmarks_say_how_far_a_quiet_client_has_come(api: Api, pods: str) -> None:
-    if api.is_real:
-        pytest.skip("a real server sends bookmarks about once a minute: too long to wait for")
     api.create(pods, pod("a"))
     start = api.version()
     with api.watch(pods, resourceVersion=start, allowWatchBookmarks="true", timeoutSeconds=1) as stream:

@@ -1,22 +1,18 @@
 """The webhook speaks admission.k8s.io/v1 to the letter, and lets through what is none of its business."""
 
 import base64
-import os
-from pathlib import Path
 from typing import Any
 
 import jsonpatch
 import msgspec
 import pytest
 from tests.injector.pods_for_admission import pod, review
+from tests.samples import recorded, sample
 
 from hcs.injector.review import MAX_MESSAGE, ReviewError, Verdict, answer
 from hcs.injector.settings import Settings
 from hcs.model import names
 from hcs.ura.catalogue import load_catalogue
-
-SHARED = Path(os.environ.get("HCS_SHARED", Path(__file__).parents[2].parent / "shared"))
-SAMPLES = SHARED / "reference" / "samples"
 
 
 def reviewed(body: Any) -> Verdict:
@@ -129,17 +125,17 @@ def test_a_malformed_review_is_told_what_was_expected(body: bytes, says: str) ->
         answer(body, load_catalogue(), Settings())
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="recorded samples (HCS_SHARED) are not here")
+@recorded
 def test_a_recorded_review_of_a_pod_is_answered() -> None:
-    sample = msgspec.json.decode((SAMPLES / "admissionreview-pod-create.json").read_bytes())
-    verdict = reviewed(sample["request_body"])
+    creation = sample("admissionreview-pod-create.json")
+    verdict = reviewed(creation["request_body"])
     assert verdict.outcome == "mutated"
-    assert verdict.reply["response"].keys() == sample["reply_body_that_worked"]["response"].keys()
-    changed = patched(sample["request_body"]["request"]["object"], verdict)
+    assert verdict.reply["response"].keys() == creation["reply_body_that_worked"]["response"].keys()
+    changed = patched(creation["request_body"]["request"]["object"], verdict)
     assert changed["spec"]["containers"][0]["resources"]["limits"]["ai.compute/total-acu"] == "40"
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="recorded samples (HCS_SHARED) are not here")
+@recorded
 def test_a_recorded_review_of_a_binding_passes_untouched() -> None:
-    sample = msgspec.json.decode((SAMPLES / "admissionreview-pod-binding.json").read_bytes())
-    assert reviewed(sample["request_body"]).reply == sample["reply_body_that_worked"]
+    binding = sample("admissionreview-pod-binding.json")
+    assert reviewed(binding["request_body"]).reply == binding["reply_body_that_worked"]

@@ -1,11 +1,10 @@
 """The extender's wire format: recorded requests are read, whatever the case of their fields."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from tests.samples import recorded, sample
 
 from hcs.router.wire import (
     BindAnswer,
@@ -68,16 +67,13 @@ def test_answers_are_capitalised() -> None:
     assert msgspec.json.encode(BindAnswer()) == b'{"Error":""}'
 
 
-SAMPLES = Path(os.environ.get("HCS_SHARED", "../shared")) / "reference" / "samples"
-
-
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="no recorded samples: ../shared is not there")
+@recorded
 def test_requests_recorded_from_a_real_scheduler_are_read() -> None:
-    sample = msgspec.json.decode((SAMPLES / "extender-filter-nodecachecapable-true.json").read_bytes())
-    found = read_arguments(msgspec.json.encode(sample["request_body"]), FilterArguments)
+    asked = sample("extender-filter-nodecachecapable-true.json")
+    found = read_arguments(msgspec.json.encode(asked["request_body"]), FilterArguments)
     assert found.nodenames == ("fake-3", "fake-4", "fake-1")
     assert found.pod.spec.containers[0].resources.limits == {"ai.compute/acu": "40", "ai.compute/vram": "16Gi"}
-    full = msgspec.json.decode((SAMPLES / "extender-filter-nodecachecapable-false.json").read_bytes())
+    full = sample("extender-filter-nodecachecapable-false.json")
     assert read_arguments(msgspec.json.encode(full["request_body"]), FilterArguments).nodenames is None
-    bind = msgspec.json.decode((SAMPLES / "extender-bind.json").read_bytes())
+    bind = sample("extender-bind.json")
     assert read_arguments(msgspec.json.encode(bind["request_body"]), BindArguments).node == "fake-1"
