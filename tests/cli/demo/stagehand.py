@@ -93,19 +93,19 @@ async def started(here: Place, *arguments: str) -> AsyncIterator[asyncio.subproc
             await process.communicate()
 
 
-async def finish(process: asyncio.subprocess.Process) -> tuple[int, str, str]:
+async def finish(process: asyncio.subprocess.Process, seconds: float = SECONDS) -> tuple[int, str, str]:
     """Wait for the end: status, standard output and standard error."""
-    output, errors = await asyncio.wait_for(process.communicate(), SECONDS)
+    output, errors = await asyncio.wait_for(process.communicate(), seconds)
     assert process.returncode is not None
     return process.returncode, output.decode(), errors.decode()
 
 
-def demo(here: Place, *arguments: str) -> tuple[int, str, str]:
+def demo(here: Place, *arguments: str, seconds: float = SECONDS) -> tuple[int, str, str]:
     """Run ``hcs demo`` to its end."""
 
     async def run() -> tuple[int, str, str]:
         async with started(here, *arguments) as process:
-            return await finish(process)
+            return await finish(process, seconds)
 
     return asyncio.run(run())
 
