@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import socket
+import ssl
 import stat
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,6 +17,9 @@ import pytest
 
 from hcs.process.certificates import Authority
 from hcs.process.serving import Endpoint, run_until_stopped, serve, write_ready
+
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""For clients that speak plain HTTP: without it each would read all authorities of the machine."""
 
 
 async def hello(scope: Any, receive: Any, send: Any) -> None:
@@ -42,7 +46,7 @@ def test_the_ready_file_names_the_port_that_was_bound(tmp_path: Path) -> None:
         serving = asyncio.create_task(serve(hello, Endpoint(), ready=ready))
         facts = await served(ready)
         assert facts["pid"] == os.getpid()
-        async with httpx2.AsyncClient(trust_env=False) as client:
+        async with httpx2.AsyncClient(verify=NO_TLS, trust_env=False) as client:
             assert (await client.get(facts["url"])).text == "hello"
         serving.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -82,7 +86,7 @@ def test_a_signal_ends_the_server_and_its_tasks_and_returns(tmp_path: Path, sign
         os.kill(os.getpid(), signum)
         await serving
         ended.append("serve")
-        async with httpx2.AsyncClient(trust_env=False) as client:
+        async with httpx2.AsyncClient(verify=NO_TLS, trust_env=False) as client:
             with pytest.raises(httpx2.ConnectError):
                 await client.get(facts["url"])
 
@@ -112,7 +116,7 @@ def test_a_running_request_gets_its_answer_before_the_end(tmp_path: Path) -> Non
     async def story() -> None:
         serving = asyncio.create_task(serve(slow, Endpoint(), ready=tmp_path / "ready"))
         facts = await served(tmp_path / "ready")
-        async with httpx2.AsyncClient(trust_env=False) as client:
+        async with httpx2.AsyncClient(verify=NO_TLS, trust_env=False) as client:
             asking = asyncio.create_task(client.get(facts["url"]))
             await until(lambda: bool(entered))
             os.kill(os.getpid(), signal.SIGTERM)
@@ -135,7 +139,7 @@ def test_a_unix_socket_is_for_its_owner_alone_and_removed_at_the_end(tmp_path: P
     async def look() -> None:
         await until((tmp_path / "ready").exists)
         modes.append(stat.S_IMODE(path.stat().st_mode))
-        transport = httpx2.AsyncHTTPTransport(uds=str(path))
+        transport = httpx2.AsyncHTTPTransport(uds=str(path), verify=NO_TLS)
         async with httpx2.AsyncClient(transport=transport) as client:
             assert (await client.get("http://agent/")).text == "hello"
         os.kill(os.getpid(), signal.SIGTERM)

@@ -101,7 +101,9 @@ class Scene:
     def connect(self, transport: httpx2.AsyncBaseTransport) -> AsyncClient:
         """A client of the API server over some transport."""
         config = KubeConfig.from_one(
-            cluster=Cluster(server="http://kubernetes"), user=User(token="admin-token"), namespace="default"
+            cluster=Cluster(server="http://kubernetes", insecure=True),  # else each client reads all authorities
+            user=User(token="admin-token"),
+            namespace="default",
         ).get()
         return AsyncClient(config=config, transport=transport, trust_env=False, field_manager="test")
 
