@@ -17,7 +17,7 @@ import httpx2
 import pytest
 from tests.clusters import Object
 
-from hcs.sandbox.certificates import Authority
+from hcs.process.certificates import Authority
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

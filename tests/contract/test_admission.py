@@ -10,7 +10,7 @@ import pytest
 from tests.clusters import Object, eventually, free_port
 from tests.contract.harness import Api, Webhook, binding, done, pod, refused, unique
 
-from hcs.sandbox.certificates import Authority
+from hcs.process.certificates import Authority
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
@@ -135,7 +135,7 @@ def test_warnings_reach_the_client(api: Api, pods: str, hook: Install) -> None:
 @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
 def test_a_webhook_that_is_down(api: Api, pods: str, hook: Any, policy: str) -> None:
     name = unique("down")
-    authority = Authority.create().pair.certificate
+    authority = Authority.create("test").pair.certificate
     hook.configuration(f"https://127.0.0.1:{free_port()}", authority, name=name, failurePolicy=policy)
     response = api.post(pods, pod("p"))
     if policy == "Ignore":

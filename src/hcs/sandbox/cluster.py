@@ -6,6 +6,7 @@ folder of Kubernetes programs the first three are the real ones, and our RBAC is
 """
 
 import base64
+import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +34,7 @@ from hcs.sandbox.identities import (
 )
 from hcs.sandbox.ports import HeldPorts
 from hcs.sandbox.readiness import kinds_served, nodes_untainted, pods_admitted
-from hcs.sandbox.supervisor import Program, Supervisor, inherited_environment, start_together
+from hcs.sandbox.supervisor import Program, StartError, Supervisor, inherited_environment, start_together
 from hcs.ura.catalogue import load_catalogue
 from hcs.vendors import emulated
 
@@ -41,6 +42,7 @@ _FOLDERS: Final = ("ready", "logs", "pki", "apiserver", "pod-logs", "images", "c
 PROFILES: Final = DEMO.with_name("profiles.yaml")
 _PERMISSIONS: Final = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 """What is taken of our programs' manifests; the programs themselves the sandbox starts."""
+_SOCKET_PATH_BYTES: Final = 107
 _UUID_PREFIX: Final = {"nvidia": "GPU", "ascend": "NPU", "cambricon": "MLU"}
 
 
@@ -82,6 +84,7 @@ class Sandbox:
         Raises:
             StartError: a program did not become ready; the message has the end of its log.
         """
+        self._check_room_for_sockets()
         for folder in _FOLDERS:
             (self.directory / folder).mkdir(parents=True, exist_ok=True)
         self._authority = Authority.load_or_create(self.directory / "apiserver")
@@ -118,6 +121,18 @@ class Sandbox:
         if self._control_plane is not None:
             await self._until_usable()
         said("admission")
+
+    def _check_room_for_sockets(self) -> None:
+        """A Unix socket's path has a small limit, and a deep temporary directory leaves no room for an agent's."""
+        longest = max(len(os.fsencode(self._socket(node.name))) for node in self.fleet.nodes)
+        if longest > _SOCKET_PATH_BYTES:
+            raise StartError(
+                f"an agent's socket would have a path of {longest} bytes, Linux allows {_SOCKET_PATH_BYTES}; "
+                "use a temporary directory with a shorter name, like TMPDIR=/tmp"
+            )
+
+    def _socket(self, node: str) -> Path:
+        return self.directory / "nodes" / node / "agent.sock"
 
     async def stop(self) -> None:
         """End all programs."""
@@ -257,7 +272,7 @@ class Sandbox:
         home = self.directory / "nodes" / node
         arguments = (
             "--node", node,
-            "--socket", str(home / "agent.sock"),
+            "--socket", str(self._socket(node)),
             "--state-dir", str(home / "state"),
             "--emulated-cards", str(self.cards(node)),
         )  # fmt: skip
@@ -266,7 +281,7 @@ class Sandbox:
     def _kubelet(self) -> Program:
         nodes = []
         for node in self.fleet.nodes:
-            socket_path = self.directory / "nodes" / node.name / "agent.sock"
+            socket_path = self._socket(node.name)
             nodes += ["--node", f"{node.name}={socket_path}" if node.cards else node.name]
         return self._module(
             "kubelet",

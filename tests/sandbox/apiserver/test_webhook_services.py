@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.contract.harness import Api, Webhook, pod, refused
 
+from hcs.process.certificates import service_names
 from hcs.sandbox.apiserver import Settings, running
-from hcs.sandbox.certificates import service_names
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 PODS = "/api/v1/namespaces/default/pods"

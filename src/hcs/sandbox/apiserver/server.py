@@ -20,6 +20,7 @@ import msgspec
 import uvicorn
 import yaml
 
+from hcs.process.certificates import Authority
 from hcs.sandbox.apiserver.application import Application
 from hcs.sandbox.apiserver.attempts import User
 from hcs.sandbox.apiserver.authentication import ADMIN, Tokens
@@ -28,7 +29,6 @@ from hcs.sandbox.apiserver.garbage import Collector
 from hcs.sandbox.apiserver.metadata import Sources
 from hcs.sandbox.apiserver.storage import Store
 from hcs.sandbox.apiserver.watching import Watches
-from hcs.sandbox.certificates import Authority
 
 log = logging.getLogger(__name__)
 NAMES = ("127.0.0.1", "localhost", "kubernetes", "kubernetes.default.svc")

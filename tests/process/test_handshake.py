@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hcs.sandbox.certificates import Authority, service_names
+from hcs.process.certificates import Authority, service_names
 
 
 def handshake(authority: Authority, names: list[str], server_name: str, folder: Path) -> None:
@@ -35,21 +35,9 @@ def handshake(authority: Authority, names: list[str], server_name: str, folder: 
 
 @pytest.mark.parametrize("name", ["hcs-injector.hcs-system.svc", "localhost", "127.0.0.1"])
 def test_a_webhook_is_reached_by_each_of_its_names(tmp_path: Path, name: str) -> None:
-    handshake(Authority.create(), service_names("hcs-injector", "hcs-system"), name, tmp_path)
+    handshake(Authority.create("test"), service_names("hcs-injector", "hcs-system"), name, tmp_path)
 
 
 def test_another_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match=r"doesn't match|not valid for"):
-        handshake(Authority.create(), ["localhost"], "elsewhere", tmp_path)
-
-
-def test_the_authority_outlives_a_restart(tmp_path: Path) -> None:
-    first = Authority.load_or_create(tmp_path / "pki")
-    assert Authority.load_or_create(tmp_path / "pki") == first
-    assert (tmp_path / "pki" / "ca.key").stat().st_mode & 0o777 == 0o600
-    handshake(first, ["localhost"], "localhost", tmp_path)
-
-
-def test_a_certificate_without_names_makes_no_sense() -> None:
-    with pytest.raises(ValueError, match="at least one host name"):
-        Authority.create().issue([])
+        handshake(Authority.create("test"), ["localhost"], "elsewhere", tmp_path)
