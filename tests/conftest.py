@@ -30,7 +30,7 @@ def real_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that need real Kubernetes on one worker; before xdist looks for groups."""
+    """Keep the tests on the one real API server on one worker; before xdist looks for groups."""
     for item in items:
-        if item.get_closest_marker("real") is not None:
+        if item.get_closest_marker("real") is not None and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group("real"))
