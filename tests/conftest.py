@@ -8,8 +8,8 @@ import pytest
 from tests.clusters import NO_REAL_SERVER, Cluster, real, real_binaries
 from tests.skips import pytest_make_collect_report, pytest_sessionfinish, pytest_terminal_summary  # noqa: F401 - hooks
 
-# Time decides no test: a busy machine must not fail one. The same examples every time, so that a red run is the change's
-# own doing; the nightly run looks for new ones.
+# Time decides no test: a busy machine must not fail one. The same examples every time, so that a red run is the
+# change's own doing; the nightly run looks for new ones.
 SLOW = [hypothesis.HealthCheck.too_slow]
 hypothesis.settings.register_profile(
     "default", max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW
