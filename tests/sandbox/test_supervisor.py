@@ -72,7 +72,7 @@ def test_a_program_that_dies_is_started_again_and_none_is_left_in_the_end(folder
 
 def test_all_are_asked_to_end_and_the_stubborn_one_is_killed(folder: Path) -> None:
     async def story() -> int | None:
-        supervisor = Supervisor(folder, os.environ, stop_seconds=0.2)
+        supervisor = Supervisor(folder, os.environ, stop_seconds=2.0)
         try:
             await supervisor.start(program("stubborn", STUBBORN))
             pid = supervisor.pid("stubborn")

@@ -1,5 +1,6 @@
 """A request meets a card: what it takes of it, in the two units every ledger is kept in, or why it never will."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -205,3 +206,21 @@ def test_a_ledger_never_gives_away_compute(asked: int, gemm: int, decode: int) -
 )
 def test_a_card_is_called_by_vendor_and_model_once(vendor: str, model: str, expected: str) -> None:
     assert label(Device("x", 0, vendor, model, GIB)) == expected
+
+
+@pytest.mark.parametrize(
+    ("request_", "serves"),
+    [
+        pytest.param(ComputeRequest((ContainerRequest("c", vram=8 * GIB),)), False, id="share"),
+        pytest.param(ComputeRequest((ContainerRequest("c", vram=8 * GIB, milliacu=1000),)), False, id="share-with-acu"),
+        pytest.param(
+            ComputeRequest((ContainerRequest("c", vram=8 * GIB),), sharing="exclusive"), True, id="the-whole-card"
+        ),
+    ],
+)
+def test_a_share_is_never_promised_where_nothing_holds_it(request_: ComputeRequest, serves: bool) -> None:
+    card = msgspec.structs.replace(device(gemm=100_000), whole_only=True)
+    found = demand(request_.containers[0], request_, card)
+    assert (
+        isinstance(found, Demand) if serves else (isinstance(found, Refusal) and found.reason) == "ShareNotEnforceable"
+    )

@@ -92,3 +92,10 @@ def test_two_files_with_one_identity_are_refused(tmp_path: Path) -> None:
 def test_a_directory_that_is_not_there_is_an_error_not_an_empty_node(tmp_path: Path) -> None:
     with pytest.raises(VendorError, match="cannot list emulated cards"):
         make(tmp_path / "missing").probe()
+
+
+def test_cards_whose_shares_nothing_enforces_say_so(tmp_path: Path) -> None:
+    put(tmp_path)
+    put(tmp_path, vendor="cambricon", model="MLU370-X8", uuid="MLU-1")
+    whole_only = {found.vendor: found.whole_only for found in make(tmp_path).probe()}
+    assert whole_only == {"nvidia": False, "cambricon": True}

@@ -62,6 +62,8 @@ class Device(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     foreign: bool = False
     """Whether somebody outside HCS (a device plugin, a DRA driver) holds it; then nothing is placed on it."""
     emulated: bool = False
+    whole_only: bool = False
+    """Whether nothing on the node can hold a container to a share of it; then it is given whole or not at all."""
 
     def rate(self, workload: str = DEFAULT_WORKLOAD) -> Rate | None:
         """The rate in a workload class, or None when nothing is known about it."""

@@ -143,6 +143,7 @@ def _kind(device: Device) -> tuple[object, ...]:
         device.fp16_mtflops,
         device.fp32_mtflops,
         device.int8_mtops,
+        device.whole_only,
     )
 
 

@@ -147,8 +147,7 @@ class Supervisor:
             await asyncio.sleep(0.02 if program.health is None else 0.1)
         if program.executable != sys.executable:
             return {"pid": process.pid}
-        facts: dict[str, Any] = msgspec.json.decode(path.read_bytes())
-        return facts
+        return _facts(path) or {}
 
     async def _keep_up(self, program: Program, process: asyncio.subprocess.Process) -> None:
         pause = 0.1
@@ -190,9 +189,18 @@ class Supervisor:
             return ""
 
 
+def _facts(ready_file: Path) -> dict[str, Any] | None:
+    """What a program has said of itself; None while it has not, or has not finished the sentence."""
+    try:
+        facts: dict[str, Any] = msgspec.json.decode(ready_file.read_bytes())
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+    return facts
+
+
 async def _is_ready(program: Program, ready_file: Path) -> bool:
     if program.health is None:
-        return program.executable != sys.executable or ready_file.exists()
+        return program.executable != sys.executable or _facts(ready_file) is not None
     trust = ssl.create_default_context(cadata=program.health.authority.decode())
     async with httpx2.AsyncClient(verify=trust, trust_env=False) as client:
         try:

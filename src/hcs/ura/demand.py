@@ -63,7 +63,8 @@ def demand(
     Returns:
         The demand, or a refusal that no waiting mends: ``VramTooSmall``, ``AcuTooHigh``, ``NoRate`` (the class was
         never measured or derived on it), ``NoRatedFigure`` (its data sheet does not state the total asked for),
-        ``DerivedRateOnly`` (a substitute, and one of the two rates is derived).
+        ``DerivedRateOnly`` (a substitute, and one of the two rates is derived), ``ShareNotEnforceable`` (a share, of a
+        card that is given whole or not at all).
     """
     if container.vram > device.vram:
         return Refusal(
@@ -76,7 +77,7 @@ def demand(
     gemm = device.rate()
     ledger = gemm.milliacu if gemm is not None else 0
     if container.total is not None:
-        return _by_total(container, container.total, request, device, ledger)
+        return _enforceable(_by_total(container, container.total, request, device, ledger), device)
     if container.cards > 1 or request.exclusive or not container.vram:
         cards = container.cards
         if wanted is not None and rate is not None:
@@ -85,12 +86,24 @@ def demand(
             return refusal
         return Demand(cards, device.vram, ledger, whole=True)
     if not container.milliacu:
-        return Demand(1, container.vram, 0, whole=False)
+        return _enforceable(Demand(1, container.vram, 0, whole=False), device)
     if (refusal := _too_slow(container.milliacu, device, request.workload)) is not None:
         return refusal
     if rate is None or not ledger:
         return _no_rate(device, "gemm")
-    return Demand(1, container.vram, _ceil(container.milliacu * ledger, rate.milliacu), whole=False)
+    share = Demand(1, container.vram, _ceil(container.milliacu * ledger, rate.milliacu), whole=False)
+    return _enforceable(share, device)
+
+
+def _enforceable(found: Demand | Refusal, device: Device) -> Demand | Refusal:
+    """A share of a card where nothing holds a container to it would be a promise that nobody keeps."""
+    if isinstance(found, Refusal) or found.whole or not device.whole_only:
+        return found
+    return Refusal(
+        "ShareNotEnforceable",
+        f"asks for a share; nothing here holds a container to a share of {label(device)}, "
+        f"ask for a whole card with annotation {names.SHARING}: exclusive",
+    )
 
 
 def label(device: Device) -> str:

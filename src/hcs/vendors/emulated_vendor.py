@@ -10,6 +10,8 @@ import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from hcs.inject.adjustments import DeviceNode, Mount
 from hcs.inject.injection import NodeFiles
 from hcs.inject.profiles import Profiles, fill_each
@@ -69,7 +71,7 @@ class EmulatedVendor:
                     f"emulated cards {files[card.uuid].name} and {path.name} have the same id {card.uuid}"
                 )
             files[card.uuid] = path
-            found[card.uuid] = recognise(
+            device = recognise(
                 self._catalogue,
                 vendor=card.vendor,
                 name=card.model,
@@ -79,6 +81,9 @@ class EmulatedVendor:
                 bus_id=card.bus_id or None,
                 emulated=True,
             )
+            profile = self._profiles.effective(card.vendor)
+            enforced = profile is not None and profile.quota == "interceptor"
+            found[card.uuid] = msgspec.structs.replace(device, whole_only=not enforced)
         self._files = files
         return sorted(found.values(), key=lambda device: (device.vendor, device.index, device.id))
 
