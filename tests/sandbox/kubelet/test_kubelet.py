@@ -47,7 +47,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield directory
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(60)
 
 
 class Running:
@@ -75,12 +75,12 @@ class Running:
     async def end(self, number: int) -> None:
         assert self.process is not None
         self.process.send_signal(number)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self.process.wait()
 
     async def until(self, name: str, look: Callable[[BoundPod | None], bool]) -> BoundPod | None:
         """Wait until a pod looks as wanted."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 self._changed.clear()
                 pod = self._pods.get(name, "default")
@@ -111,7 +111,7 @@ def manifest(name: str, node: str, container: dict[str, Any], **spec: Any) -> di
 
 async def log_of(client: AsyncClient, name: str) -> list[str]:
     """The lines a pod has written, at least one: a container that runs may not have come to its first one yet."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         lines: list[str] = []
         while not lines:
             lines = [line.strip() async for line in client.log(name, namespace="default")]
