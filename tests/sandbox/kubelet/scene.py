@@ -130,13 +130,6 @@ def state(status: Mapping[str, Any], container: str = "c0") -> tuple[str, dict[s
     return word, facts
 
 
-async def eventually(look: Callable[[], bool]) -> None:
-    """Wait for something that no event tells of, such as another process's output."""
-    async with asyncio.timeout(60):
-        while not look():  # noqa: ASYNC110 - there is no event
-            await asyncio.sleep(0.01)
-
-
 @contextlib.asynccontextmanager
 async def answering(socket: Path, answer: Callable[[str, str, bytes], tuple[int, Any]]) -> AsyncIterator[None]:
     """A server on a Unix socket that speaks the agent's protocol; ``answer(method, path, body)`` is code and JSON."""

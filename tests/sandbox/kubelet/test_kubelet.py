@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 from lightkube import AsyncClient
-from tests.sandbox.kubelet.scene import eventually, shell
+from tests.sandbox.kubelet.scene import shell
+from tests.waiting import until
 
 from hcs.kube import manifests, resources
 from hcs.kube.connection import connect
@@ -43,7 +44,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     try:
-        asyncio.run(eventually((directory / "ready").exists))
+        asyncio.run(until((directory / "ready").exists))
         yield directory
     finally:
         server.terminate()
@@ -70,7 +71,7 @@ class Running:
             *("--ready-file", str(ready)),
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
-        await eventually(ready.exists)
+        await until(ready.exists)
 
     async def end(self, number: int) -> None:
         assert self.process is not None
@@ -148,7 +149,7 @@ def test_the_life_of_a_node(api: Path, images: ImageStore, tmp_path: Path) -> No
             first = int((await log_of(client, "long"))[0])
             assert Path(f"/proc/{first}").exists()
             await node.end(signal.SIGKILL)
-            await eventually(lambda: not Path(f"/proc/{first}").exists())
+            await until(lambda: not Path(f"/proc/{first}").exists())
             await node.start("life")
             await node.until("long", ready_with(restarts=1))
 
