@@ -195,10 +195,10 @@ def sandbox(folder: Path) -> Iterator[Cluster]:
             yield cluster
 
 
-def real_binaries() -> Path | None:
-    """The folder with a real etcd and kube-apiserver, if this machine has one."""
+def real_binaries(*programs: str) -> Path | None:
+    """The folder with a real etcd and kube-apiserver, or with other programs, if this machine has one."""
     for folder in (os.environ.get("KUBEBUILDER_ASSETS"), "/usr/local/kubebuilder/bin"):
-        if folder and all((Path(folder) / program).exists() for program in REAL_PROGRAMS):
+        if folder and all((Path(folder) / program).exists() for program in programs or REAL_PROGRAMS):
             return Path(folder)
     return None
 

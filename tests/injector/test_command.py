@@ -55,7 +55,7 @@ def test_with_given_files_it_serves_without_a_cluster(tmp_path: Path) -> None:
             answers.append(client.get(f"{url}/readyz").text)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    asking = threading.Thread(target=ask)
+    asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     command.run(certificate=str(certificate), key=str(key), host="127.0.0.1", port=0, ready_file=ready)
     asking.join()

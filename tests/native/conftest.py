@@ -68,4 +68,4 @@ def start(container: Container) -> Iterator[Callable[..., Probe]]:
     for probe in probes:
         if probe.process.poll() is None:
             probe.process.kill()
-        probe.process.communicate(timeout=10)
+        probe.process.communicate(timeout=60)

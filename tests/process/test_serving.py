@@ -14,6 +14,7 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
+from tests.waiting import until
 
 from hcs.process.certificates import Authority
 from hcs.process.serving import Endpoint, run_until_stopped, serve, write_ready
@@ -26,11 +27,6 @@ async def hello(scope: Any, receive: Any, send: Any) -> None:
     """The smallest ASGI application."""
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b"hello"})
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - what is awaited is a file, it sets no event
-        await asyncio.sleep(0.005)
 
 
 async def served(ready: Path) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import httpx2
 import msgspec
 from tests.router.scene import definition
+from tests.waiting import until
 
 from hcs.sandbox.apiserver.server import ApiServer, Settings
 
@@ -26,16 +26,6 @@ async def create_definitions(server: ApiServer) -> None:
                 headers={"Authorization": "Bearer admin-token"},
             )
             assert answer.status_code == 201, answer.text
-
-
-async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Look again and again, at most for half a minute."""
-    for _ in range(600):
-        found = condition()
-        if found if isinstance(found, bool) else await found:
-            return
-        await asyncio.sleep(0.05)
-    raise TimeoutError("not within half a minute")
 
 
 def test_it_starts_says_where_it_listens_becomes_ready_and_ends_cleanly(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from hcs.sandbox.supervisor import Program, StartError, Supervisor, inherited_environment, start_together
 
@@ -41,14 +41,6 @@ def alive(pid: int) -> bool:
         return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return False
-
-
-async def until(look: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while True:
-            if look():
-                return
-            await asyncio.sleep(0.01)
 
 
 def test_a_program_that_dies_is_started_again_and_none_is_left_in_the_end(folder: Path) -> None:

@@ -46,7 +46,7 @@ def start(container: Container, programs: Path) -> Iterator[Callable[..., Probe]
     yield starting
     for probe in probes:
         probe.process.kill()
-        probe.process.communicate(timeout=10)
+        probe.process.communicate(timeout=60)
 
 
 def test_a_new_card_reads_as_it_was_made(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ class RememberingCluster:
     async def until(self, look: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Wait until a written status satisfies ``look``; also an earlier one does."""
         seen = 0
-        async with asyncio.timeout(20), self._changed:
+        async with asyncio.timeout(60), self._changed:
             while True:
                 for status in self.statuses[seen:]:
                     if look(status):
@@ -128,13 +128,6 @@ def state(status: Mapping[str, Any], container: str = "c0") -> tuple[str, dict[s
     found = next(entry for entry in status["containerStatuses"] if entry["name"] == container)
     (word, facts), *_ = found["state"].items()
     return word, facts
-
-
-async def eventually(look: Callable[[], bool]) -> None:
-    """Wait for something that no event tells of, such as another process's output."""
-    async with asyncio.timeout(20):
-        while not look():  # noqa: ASYNC110 - there is no event
-            await asyncio.sleep(0.01)
 
 
 @contextlib.asynccontextmanager

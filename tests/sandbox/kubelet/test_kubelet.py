@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 from lightkube import AsyncClient
-from tests.sandbox.kubelet.scene import eventually, shell
+from tests.sandbox.kubelet.scene import shell
+from tests.waiting import until
 
 from hcs.kube import manifests, resources
 from hcs.kube.connection import connect
@@ -43,11 +44,11 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     try:
-        asyncio.run(eventually((directory / "ready").exists))
+        asyncio.run(until((directory / "ready").exists))
         yield directory
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(60)
 
 
 class Running:
@@ -70,17 +71,17 @@ class Running:
             *("--ready-file", str(ready)),
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
-        await eventually(ready.exists)
+        await until(ready.exists)
 
     async def end(self, number: int) -> None:
         assert self.process is not None
         self.process.send_signal(number)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self.process.wait()
 
     async def until(self, name: str, look: Callable[[BoundPod | None], bool]) -> BoundPod | None:
         """Wait until a pod looks as wanted."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 self._changed.clear()
                 pod = self._pods.get(name, "default")
@@ -111,7 +112,7 @@ def manifest(name: str, node: str, container: dict[str, Any], **spec: Any) -> di
 
 async def log_of(client: AsyncClient, name: str) -> list[str]:
     """The lines a pod has written, at least one: a container that runs may not have come to its first one yet."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         lines: list[str] = []
         while not lines:
             lines = [line.strip() async for line in client.log(name, namespace="default")]
@@ -148,7 +149,7 @@ def test_the_life_of_a_node(api: Path, images: ImageStore, tmp_path: Path) -> No
             first = int((await log_of(client, "long"))[0])
             assert Path(f"/proc/{first}").exists()
             await node.end(signal.SIGKILL)
-            await eventually(lambda: not Path(f"/proc/{first}").exists())
+            await until(lambda: not Path(f"/proc/{first}").exists())
             await node.start("life")
             await node.until("long", ready_with(restarts=1))
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.sandbox.kubelet.scene import eventually, pod_with
+from tests.sandbox.kubelet.scene import pod_with
+from tests.waiting import until
 
 from hcs.process.certificates import Authority
 from hcs.process.serving import Endpoint, serve
@@ -95,7 +96,7 @@ def test_only_the_api_server_is_heard(tmp_path: Path) -> None:
 
     async def story() -> None:
         serving = asyncio.create_task(serve(app, endpoint, ready=ready))
-        await eventually(ready.exists)
+        await until(ready.exists)
         address = httpx2.Response(200, content=ready.read_bytes()).json()["url"] + "/containerLogs/default/web/c0"
         async with as_client(authority, "apiserver") as client:
             assert (await client.get(address)).text == "one\n"

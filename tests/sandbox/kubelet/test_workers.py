@@ -7,7 +7,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.sandbox.kubelet.scene import Ground, answering, deleted, eventually, over, pod_with, shell, state
+from tests.sandbox.kubelet.scene import Ground, answering, deleted, over, pod_with, shell, state
+from tests.waiting import until
 
 from hcs.sandbox.images import PLAIN
 from hcs.sandbox.kubelet.restarts import BackOff
@@ -304,12 +305,12 @@ async def logged(ground: Ground, word: str, lines: int = 1) -> None:
         text = ground.log() if (ground.logs / "c0.log").exists() else ""
         return word in text.split() and text.count("\n") >= lines
 
-    await eventually(said)
+    await until(said)
 
 
 async def gone(ground: Ground) -> None:
     """Wait until the pod is removed."""
-    await eventually(lambda: ground.cluster.removed)
+    await until(lambda: ground.cluster.removed)
 
 
 def test_no_descriptor_of_the_kubelet_reaches_a_container(ground: Ground) -> None:
@@ -344,8 +345,8 @@ def test_the_agent_hears_of_a_pod_that_went_by_force_and_not_of_a_kubelet_that_s
             assert calls == ["POST"], "a stopping kubelet keeps what the container will need when it starts again"
             async with ground.running(endless) as worker:
                 await ground.cluster.until(lambda s: s["phase"] == "Running")
-                await eventually(lambda: calls == ["POST", "POST"])
+                await until(lambda: calls == ["POST", "POST"])
                 worker.abandon(gone=True)
-                await eventually(lambda: calls == ["POST", "POST", "DELETE"])
+                await until(lambda: calls == ["POST", "POST", "DELETE"])
 
     asyncio.run(story())
