@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,7 +31,10 @@ def held(tmp_path: Path) -> Iterator[Held]:
     directory.mkdir()
     script = "import time; time.sleep(60)"
     with subprocess.Popen([sys.executable, "-S", "-c", script, "--directory", str(directory)]) as process:
-        yield Held(str(directory), process.pid, str(directory / "admin.yaml"))
+        found = Held(str(directory), process.pid, str(directory / "admin.yaml"))
+        while not found.alive:  # the kernel says that a program runs a moment before it shows its command line
+            time.sleep(0.001)
+        yield found
         process.kill()
 
 
