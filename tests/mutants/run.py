@@ -11,8 +11,10 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
+import venv
 from pathlib import Path
 
 import msgspec
@@ -45,6 +47,7 @@ def main() -> int:
         copy = Path(folder)
         _copy_tracked(copy)
         _build(copy)
+        _make_environment(copy)
         every = sorted({test for mutant in chosen for test in mutant.tests})
         if not _green(copy, every):
             print("error: the tests that should notice are red without any mutant", file=sys.stderr)
@@ -82,6 +85,17 @@ def _copy_tracked(copy: Path) -> None:
             shutil.copy2(ROOT / name, copy / name)
 
 
+def _make_environment(copy: Path) -> None:
+    """A virtual environment with our packages and the copy's ``hcs``.
+
+    An editable install of this checkout would win over any search path; a path file that names the folder of packages
+    brings the packages and not the install.
+    """
+    venv.create(copy / ".venv", with_pip=False, symlinks=True)
+    (packages,) = (copy / ".venv" / "lib").glob("python3*/site-packages")
+    (packages / "mutants.pth").write_text(f"{copy / 'src'}\n{sysconfig.get_path('purelib')}\n")
+
+
 def _build(copy: Path) -> None:
     tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": tools}
@@ -94,8 +108,8 @@ def _build(copy: Path) -> None:
 
 def _green(copy: Path, tests: list[str]) -> bool:
     """Whether the tests pass; a test that cannot be found or collected is an error, not a notice."""
-    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [str(copy / ".venv" / "bin" / "python"), "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     try:
         result = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
