@@ -1,8 +1,16 @@
 """How objects end: grace, finalizers, eviction, owners, namespaces."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from tests.clusters import Object, eventually
 from tests.contract.harness import ON_THE_SANDBOX, Api, binding, done, pod, refused
+
+
+def until_cached(api: Api, path: str, look: Callable[[Object], Any]) -> None:
+    """Wait until the server's cache shows a write: a deletion decides on its grace by what the cache holds."""
+    eventually(lambda: look(done(api.get(f"{path}?resourceVersion=0"))))
 
 
 def test_a_pod_without_a_node_goes_at_once(api: Api, pods: str) -> None:
@@ -15,11 +23,14 @@ def test_a_pod_without_a_node_goes_at_once(api: Api, pods: str) -> None:
 def test_a_pod_on_a_node_waits_for_its_kubelet(api: Api, pods: str) -> None:
     api.create(pods, pod("a", spec={"terminationGracePeriodSeconds": 20}))
     done(api.post(f"{pods}/a/binding", binding("a", "n1")))
+    until_cached(api, f"{pods}/a", lambda found: found["spec"].get("nodeName"))
     first = done(api.delete(f"{pods}/a"))["metadata"]
     assert first["deletionGracePeriodSeconds"] == 20
     assert first["generation"] == 2
+    until_cached(api, f"{pods}/a", lambda found: found["metadata"].get("deletionGracePeriodSeconds") == 20)
     shorter = done(api.delete(f"{pods}/a", {"gracePeriodSeconds": 5}))["metadata"]
     assert (shorter["deletionGracePeriodSeconds"], shorter["generation"]) == (5, 2)
+    until_cached(api, f"{pods}/a", lambda found: found["metadata"].get("deletionGracePeriodSeconds") == 5)
     longer = done(api.delete(f"{pods}/a", {"gracePeriodSeconds": 60}))["metadata"]
     assert longer["deletionGracePeriodSeconds"] == 5
     done(api.delete(f"{pods}/a", {"gracePeriodSeconds": 0}))
@@ -29,6 +40,7 @@ def test_a_pod_on_a_node_waits_for_its_kubelet(api: Api, pods: str) -> None:
 def test_a_finished_pod_goes_at_once(api: Api, pods: str) -> None:
     api.create(pods, pod("a", spec={"nodeName": "n1"}))
     done(api.patch(f"{pods}/a/status", {"status": {"phase": "Succeeded"}}))
+    until_cached(api, f"{pods}/a", lambda found: found["status"]["phase"] == "Succeeded")
     api.delete(f"{pods}/a")
     assert api.get(f"{pods}/a").status_code == 404
 
