@@ -198,6 +198,8 @@ def test_a_runtime_that_never_says_so_does_not_hold_the_card_for_ever(tell: Tell
         await node.adjusted(first)
         await node.settle()
         await node.cluster.delete_pod("one")
+        await node.settle()
+        assert (await node.refused(second)).reason == "OverCommitted"
         await asyncio.sleep(40)
         await node.adjusted(second)
 

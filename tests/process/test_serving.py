@@ -62,8 +62,10 @@ def test_the_ready_file_is_replaced_in_one_step(tmp_path: Path) -> None:
     assert msgspec.json.decode(ready.read_bytes()) == {"pid": os.getpid(), "url": "http://127.0.0.1:1"}
 
 
-def test_no_ready_file_is_written_where_none_is_wanted() -> None:
+def test_no_ready_file_is_written_where_none_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     write_ready(None, {})
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
