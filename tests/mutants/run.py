@@ -1,6 +1,6 @@
 """Break the code on purpose, one place at a time; a named test must turn red each time.
 
-A test that cannot fail proves nothing. ``mutants.yaml`` lists the breaks: a file, the text that stands there, what is
+A test that cannot fail proves nothing. The YAML files beside this one, one a subject, list the breaks: a file, the text that stands there, what is
 put in its place, and the tests that must notice. Everything happens in a copy of the tracked files; C code is built
 again where it was changed. Prints one line a mutant; exit 1 when one survives or no longer applies.
 
@@ -36,7 +36,11 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def main() -> int:
     """Run the mutants that were named, or all."""
-    mutants = msgspec.convert(yaml.safe_load((Path(__file__).parent / "mutants.yaml").read_text()), list[Mutant])
+    mutants = [
+        mutant
+        for file in sorted(Path(__file__).parent.glob("*.yaml"))
+        for mutant in msgspec.convert(yaml.safe_load(file.read_text()), list[Mutant])
+    ]
     wanted = set(sys.argv[1:])
     unknown = wanted - {mutant.name for mutant in mutants}
     if unknown:
