@@ -1,8 +1,9 @@
 """Break the code on purpose, one place at a time; a named test must turn red each time.
 
-A test that cannot fail proves nothing. The YAML files beside this one, one a subject, list the breaks: a file, the text that stands there, what is
-put in its place, and the tests that must notice. Everything happens in a copy of the tracked files; C code is built
-again where it was changed. Prints one line a mutant; exit 1 when one survives or no longer applies.
+A test that cannot fail proves nothing. The YAML files beside this one, one a subject, list the breaks: a file, the text
+that stands there, what is put in its place, and the tests that must notice. Everything happens in a copy of the tracked
+files; C code is built again where it was changed. Prints one line a mutant; exit 1 when one survives or no longer
+applies.
 
     python tests/mutants/run.py [NAME …]
 """
