@@ -92,14 +92,14 @@ def decide(
         return _nowhere(nodes, refusal, refusal.message)
     for allocation in taken:
         snapshot = snapshot.with_allocation(allocation)
-    bound = _vendor_bound(request, offers, note)
+    bound = vendor_bound(request, offers, note)
     answer = place(snapshot, request, nodes=nodes, reference_rates=reference_rates, bound=bound)
     if isinstance(answer, Unplaceable):
         return Refused(answer.summary, {one.node: one.refusal for one in answer.refusals})
     return Chosen(answer.allocation(pod.metadata.uid), answer.reason)
 
 
-def _vendor_bound(
+def vendor_bound(
     request: ComputeRequest, offers: Sequence[RuntimeImage], note: EvictedOwner | None
 ) -> VendorBound | None:
     """The only vendors the pod can run on: those with its runtime, and the one that can read its checkpoint."""
