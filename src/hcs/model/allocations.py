@@ -47,7 +47,10 @@ class Exchange(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """All grants of one pod. One node, one vendor and one model; ``containers`` maps container name to its grants."""
+    """All grants of one pod. One node, one vendor and one model; ``containers`` maps container name to its grants.
+
+    ``capacities`` is what the pod takes of the node beside devices, by the names of ``NodeInventory.capacities``.
+    """
 
     version: str
     pod: str
@@ -59,6 +62,7 @@ class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     workload: str = "gemm"
     runtime: str = ""
     exchange: Exchange | None = None
+    capacities: dict[str, int] = {}
 
     def devices(self) -> frozenset[str]:
         """The ids of all devices in it."""

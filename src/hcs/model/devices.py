@@ -121,6 +121,8 @@ class NodeInventory(msgspec.Struct, frozen=True):
     quarantine: tuple[Quarantine, ...] = ()
     abilities: Abilities = Abilities()
     ready: bool = True
+    capacities: tuple[tuple[str, int], ...] = ()
+    """What else the node offers, by name, each in its own unit: neuromorphic cores, slots for RTOS guests."""
 
     def quarantined(self, device_id: str) -> Quarantine | None:
         """The entry that keeps work off this device, if any."""

@@ -74,6 +74,8 @@ class ComputeRequest(msgspec.Struct, frozen=True):
     code_image: str = ""
     checkpoint: str = ""
     entrypoints: tuple[tuple[str, str], ...] = ()
+    capacities: tuple[tuple[str, int], ...] = ()
+    """What it takes of the node beside devices: names of ``NodeInventory.capacities`` and amounts in their units."""
 
     @property
     def exclusive(self) -> bool:
