@@ -67,6 +67,13 @@ USER_ANNOTATIONS: Final = frozenset(
     }
 )
 
+# What people write on a pod that has an offer, never at its creation: "accept ID" or "decline ID".
+SUBSTITUTION_ANSWER: Final = f"{DOMAIN}/substitution-answer"
+
+# Scheduling gates admission writes; the router opens them.
+ASK_GATE: Final = f"{DOMAIN}/ask"
+GANG_GATE: Final = f"{DOMAIN}/gang"
+
 # Annotations only HCS writes; an admission policy holds everybody else to that.
 ALLOCATION: Final = f"{DOMAIN}/allocation"
 SUBSTITUTION_OFFER: Final = f"{DOMAIN}/substitution-offer"
