@@ -69,6 +69,7 @@ class Container(msgspec.Struct, frozen=True, omit_defaults=True):
     workingDir: str | None = None
     volumeMounts: list[VolumeMount] | None = None
     resources: Resources = Resources()
+    restartPolicy: str | None = None  # "Always" on an init container: it runs beside the main ones, as a sidecar
 
 
 class Toleration(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -100,6 +101,9 @@ class PodSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     volumes: list[dict[str, Any]] | None = None
     restartPolicy: str | None = None
     priority: int | None = None
+    preemptionPolicy: str | None = None
+    schedulingGroup: Any = None
+    workloadRef: Any = None
     terminationGracePeriodSeconds: int | None = None
 
 
@@ -134,6 +138,11 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
     def annotations(self) -> dict[str, str]:
         """The annotations, empty when there are none."""
         return self.metadata.annotations or {}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels, empty when there are none."""
+        return self.metadata.labels or {}
 
     @property
     def key(self) -> str:
