@@ -85,6 +85,7 @@ class Extender:
             client,
             on_pod=self._pod_changed,
             on_fleet=self._fleet_changed,
+            on_machine=self._machine_changed,
             now=now,
             today=today,
             reference_rates=reference_rates,
@@ -166,7 +167,7 @@ class Extender:
 
     def exact_place(self, pod: Pod) -> Chosen | None:
         """Where a pod would go now without any substitution that its owner has not accepted."""
-        decision = self._decide(pod, self.view.node_names)
+        decision = self._decide(pod, self.view.machines.open_to(pod, self.view.node_names))
         return decision if isinstance(decision, Chosen) else None
 
     def alternatives(self, pod: Pod, request: ComputeRequest) -> tuple[Alternative, ...]:
@@ -175,7 +176,7 @@ class Extender:
         return alternatives(
             self._snapshot(pod),
             request,
-            nodes=[name for name in self.view.node_names if name not in self.view.silent],
+            nodes=[n for n in self.view.machines.open_to(pod, self.view.node_names) if n not in self.view.silent],
             reference_rates=self.view.reference_rates,
             bound=vendor_bound(request, self.view.offers, note),
         )
@@ -346,6 +347,10 @@ class Extender:
 
     def _fleet_changed(self) -> None:
         self._grown()
+
+    def _machine_changed(self) -> None:
+        self.offers.grown()
+        self._stirred.set()
 
     def _tell(self, pod: Pod, reason: str, message: str, *, warning: bool) -> None:
         task = asyncio.create_task(

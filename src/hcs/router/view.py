@@ -14,7 +14,7 @@ from typing import Any, Literal
 from lightkube import AsyncClient
 
 from hcs.kube.informer import ChangeKind, Informer
-from hcs.kube.resources import ComputeNode, ExchangeRate, Lease, Pod, RuntimeProfile
+from hcs.kube.resources import ComputeNode, ExchangeRate, Lease, Node, Pod, PodDisruptionBudget, RuntimeProfile
 from hcs.model import names
 from hcs.model.allocations import Allocation, allocation_of
 from hcs.model.devices import NodeInventory
@@ -23,6 +23,7 @@ from hcs.placement.appraisals import ReferenceRates
 from hcs.placement.snapshot import Snapshot
 from hcs.router.heartbeats import Heartbeats
 from hcs.router.images import RuntimeImage, read_profiles
+from hcs.router.machines import Machines
 from hcs.router.references import SiteRates, overlaid, read_site_rates, with_site_rates
 
 Held = Literal["", "taken", "freed"]
@@ -38,6 +39,7 @@ class FleetView:
         *,
         on_pod: Callable[[ChangeKind, Pod, Held], None],
         on_fleet: Callable[[], None],
+        on_machine: Callable[[], None],
         now: Callable[[], float],
         today: Callable[[], datetime.datetime],
         reference_rates: ReferenceRates | None = None,
@@ -48,23 +50,28 @@ class FleetView:
             client: the API server.
             on_pod: called after each change of a pod of our scheduler, with what that did to its devices.
             on_fleet: called after each change of cards, quarantines, profiles or rates, and when an agent speaks again.
+            on_machine: called after a change of a node that kube-scheduler's checks look at.
             now: seconds on a clock that only goes forward.
             today: the wall clock, for Leases seen for the first time.
             reference_rates: of models outside the fleet, below a site's own.
         """
-        self._pods = Informer(client, Pod, fields={"spec.schedulerName": names.SCHEDULER})
+        self._pods = Informer(client, Pod)
+        self._machines = Informer(client, Node, namespace=None)
+        self._budgets = Informer(client, PodDisruptionBudget)
         self._nodes = Informer(client, ComputeNode, namespace=None)
         self._profiles = Informer(client, RuntimeProfile, namespace=None)
         self._leases = Informer(client, Lease, namespace=names.NAMESPACE)
         self._rates = Informer(client, ExchangeRate, namespace=None)
         self._informers: tuple[Informer[Any], ...] = (
+            self._machines,
+            self._budgets,
             self._nodes,
             self._profiles,
             self._leases,
             self._rates,
             self._pods,
         )
-        self._on_pod, self._on_fleet = on_pod, on_fleet
+        self._on_pod, self._on_fleet, self._on_machine = on_pod, on_fleet, on_machine
         self._now, self._today = now, today
         self._catalogue = reference_rates or {}
         self._reference: ReferenceRates | None = None
@@ -76,6 +83,8 @@ class FleetView:
         self._sorted: tuple[NodeInventory, ...] | None = None
         self._offers: tuple[RuntimeImage, ...] | None = None
         self._snapshot: Snapshot | None = None
+        self.machines = Machines()
+        self._machines.on_change(self._machine_changed)
         self._pods.on_change(self._pod_changed)
         self._nodes.on_change(self._node_changed)
         self._profiles.on_change(self._profile_changed)
@@ -149,7 +158,15 @@ class FleetView:
         """All pods of our scheduler."""
         return tuple(self._by_uid.values())
 
+    @property
+    def budgets(self) -> tuple[PodDisruptionBudget, ...]:
+        """All disruption budgets."""
+        return tuple(self._budgets.values())
+
     def _pod_changed(self, kind: ChangeKind, pod: Pod, _before: Pod | None) -> None:
+        self.machines.pod_changed(kind, pod)
+        if pod.spec.schedulerName != names.SCHEDULER:
+            return
         uid = pod.metadata.uid
         if kind == "DELETED":
             self._by_uid.pop(uid, None)
@@ -171,7 +188,7 @@ class FleetView:
         self._on_pod(kind, pod, change)
 
     def _node_changed(self, kind: ChangeKind, node: ComputeNode, _before: ComputeNode | None) -> None:
-        name, inventory = node.metadata.name, with_site_rates(node.inventory(), self._site)
+        name, inventory = node.metadata.name, self._inventory(node)
         if kind != "DELETED" and self._inventories.get(name) == inventory:
             return
         if kind == "DELETED":
@@ -180,6 +197,18 @@ class FleetView:
             self._inventories[name] = inventory
         self._snapshot = self._sorted = None
         self._on_fleet()
+
+    def _inventory(self, node: ComputeNode) -> NodeInventory:
+        return with_site_rates(node.inventory(self.machines.labels(node.metadata.name)), self._site)
+
+    def _machine_changed(self, kind: ChangeKind, machine: Node, _before: Node | None) -> None:
+        """kube-scheduler wakes those it refused when a node changes; where it stands may have changed for us."""
+        if not self.machines.node_changed(kind, machine):
+            return
+        node = self._nodes.get(machine.metadata.name)
+        if node is not None:
+            self._node_changed("MODIFIED", node, None)
+        self._on_machine()
 
     def _profile_changed(self, _kind: ChangeKind, _profile: RuntimeProfile, _before: RuntimeProfile | None) -> None:
         self._offers = None
@@ -199,6 +228,6 @@ class FleetView:
         found = sorted(self._rates.values(), key=lambda rate: rate.metadata.name)
         self._site, self._reference = read_site_rates(rate.spec for rate in found), None
         for node in self._nodes.values():
-            self._inventories[node.metadata.name] = with_site_rates(node.inventory(), self._site)
+            self._inventories[node.metadata.name] = self._inventory(node)
         self._snapshot = self._sorted = None
         self._on_fleet()
