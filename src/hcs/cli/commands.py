@@ -27,6 +27,7 @@ COMMANDS: Final = (
     Registered("fleet", "hcs.cli.fleet", "All cards of the cluster in one view, by node and model."),
     Registered("devices", "hcs.cli.devices", "One row a card: memory, tenants, health, quarantine."),
     Registered("why", "hcs.cli.why", "Why is this pod where it is, or still pending?"),
+    Registered("rtos", "hcs.cli.rtos", "RTOS guests: what a container's settings become; the guests of this node."),
     Registered("demo", "hcs.cli.demo.command", "See it all work, with no cluster and no card.", "sandbox"),
     Registered("sandbox", "hcs.cli.sandbox", "A small cluster with emulated cards on this machine.", "sandbox"),
     Registered("router", "hcs.router.command", "Decides which cards a pod gets.", "router", program=True),
