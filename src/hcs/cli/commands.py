@@ -33,6 +33,7 @@ COMMANDS: Final = (
     Registered("asks", "hcs.cli.asks", "Which pods are offered other cards than they named?"),
     Registered("accept", "hcs.cli.accept", "Accept what a pod is offered."),
     Registered("decline", "hcs.cli.decline", "Decline it."),
+    Registered("rtos", "hcs.cli.rtos", "RTOS guests: what a container's settings become; the guests of this node."),
     Registered("demo", "hcs.cli.demo.command", "See it all work, with no cluster and no card.", "sandbox"),
     Registered("sandbox", "hcs.cli.sandbox", "A small cluster with emulated cards on this machine.", "sandbox"),
     Registered("router", "hcs.router.command", "Decides which cards a pod gets.", "router", program=True),
