@@ -11,8 +11,10 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from hcs.model.locality import NOWHERE, FabricRule, Locality
 from hcs.placement.appraisals import Appraisal
 from hcs.placement.fleet import Fleet, Integers, Mask
+from hcs.placement.nearness import fabric_serves, in_reach, latencies
 
 CARD: Final = 1000
 """Thousandths of a card that are the whole of it."""
@@ -41,6 +43,10 @@ class Ask(msgspec.Struct, frozen=True, eq=False):
     thrift: Integers
     containers: tuple[Appraisal, ...] = ()
     parts: "tuple[Ask, ...]" = ()
+    reach: Mask | None = None
+    """[N] The nodes that keep the request's rules about networks and data; None where it has none."""
+    likes: Integers | None = None
+    """[N] How much the request prefers each node, from 0 to 100; None where it prefers none."""
 
     @property
     def compound(self) -> bool:
@@ -53,13 +59,19 @@ class Ask(msgspec.Struct, frozen=True, eq=False):
         return not self.cards.any() and not self.containers
 
 
-def ask_of(fleet: Fleet, appraisals: Sequence[Appraisal], capacities: Sequence[tuple[str, int]] = ()) -> Ask:
+def ask_of(
+    fleet: Fleet,
+    appraisals: Sequence[Appraisal],
+    capacities: Sequence[tuple[str, int]] = (),
+    locality: Locality = NOWHERE,
+) -> Ask:
     """Lay a request out.
 
     Args:
-        fleet: for its kinds and columns.
+        fleet: for its kinds and columns, and what its nodes are near to.
         appraisals: one for each container, as :func:`hcs.placement.appraisals.appraise` gives them.
         capacities: what is needed of the node's columns, by name.
+        locality: the rules about networks and data.
     """
     columns = dict(capacities)
     needs = np.array([columns.get(name, 0) for name in fleet.columns], dtype=np.int64)
@@ -90,7 +102,57 @@ def ask_of(fleet: Fleet, appraisals: Sequence[Appraisal], capacities: Sequence[t
         thrift=_thrift(np.where(serves, together, 0) if appraisals else nothing, vram, fast),
         containers=tuple(appraisals),
         parts=tuple(ask_of(fleet, (one,), capacities) for one in appraisals) if len(appraisals) > 1 else (),
+        reach=_reach(fleet, locality),
+        likes=_likes(fleet, locality),
     )
+
+
+USUAL: Final = ((1, 125, 2), (1, 250, 3), (1, 500, 3), (1, CARD, 6), (2, CARD, 2), (4, CARD, 2), (8, CARD, 2))
+"""Cards, thousandths of each and how often, of a mix to expect where nobody has told."""
+
+
+def usual(fleet: Fleet) -> tuple[tuple[Ask, int], ...]:
+    """The usual mix on any hardware."""
+    nothing = np.zeros(len(fleet.kinds), np.int64)
+    return tuple(
+        (
+            Ask(
+                cards=nothing + cards,
+                bytes=nothing,
+                milliacu=nothing,
+                whole=np.full(len(nothing), share == CARD),
+                serves=np.ones(len(nothing), np.bool_),
+                substitute=np.zeros(len(nothing), np.bool_),
+                share=nothing + share,
+                needs=np.zeros(len(fleet.columns), np.int64),
+                thrift=nothing,
+            ),
+            often,
+        )
+        for cards, share, often in USUAL
+    )
+
+
+def _reach(fleet: Fleet, locality: Locality) -> Mask | None:
+    if not locality.binding:
+        return None
+    return np.array([in_reach(node, locality) for node in fleet.nodes], dtype=np.bool_)
+
+
+def _likes(fleet: Fleet, locality: Locality) -> Integers | None:
+    """Nearer data and a preferred network are better; half of the points for each where both are asked."""
+    wishes = []
+    if locality.data_source is not None:
+        away = latencies(fleet, locality.data_source.name).astype(np.float64)
+        # Each halving of the distance is worth as much as the one before.
+        wishes.append(np.clip(100 - 7 * np.log2(np.maximum(away, 1)), 0, 100).astype(np.int64))
+    if locality.fabric is not None and not locality.fabric.required:
+        wanted = FabricRule(locality.fabric.names)
+        wishes.append(np.array([100 * fabric_serves(node, wanted) for node in fleet.nodes], dtype=np.int64))
+    if not wishes:
+        return None
+    likes: Integers = np.sum(wishes, axis=0) // len(wishes)
+    return likes
 
 
 def _thrift(cards: Integers, vram: Integers, fast: Integers) -> Integers:

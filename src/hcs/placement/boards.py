@@ -19,7 +19,7 @@ from hcs.placement.asks import CARD, Ask
 from hcs.placement.fleet import Fleet, Integers, Mask
 from hcs.placement.outlook import Outlook, look_ahead
 from hcs.placement.packing import Choice
-from hcs.placement.policies import CPU, OUTLOOKS, Policy
+from hcs.placement.policies import CPU, OUTLOOKS, Chosen, Policy
 from hcs.placement.rows import Rows, bare_that_fit, cards_that_fit, rows_of, shares_that_fit
 from hcs.placement.snapshot import Snapshot, StrayGrant, apply, tag_of
 
@@ -28,14 +28,6 @@ REMEMBERED: Final = 256
 _BATCH: Final = 1024
 """Rows scored at once: enough to be fast, few enough to stay in the processor's cache."""
 _DROPPED: Final = -1
-
-
-class Chosen(msgspec.Struct, frozen=True):
-    """The place a policy chose: a group, the devices of each container, and the place's score."""
-
-    group: int
-    devices: Choice
-    score: int = 0
 
 
 class Scores(msgspec.Struct, eq=False):

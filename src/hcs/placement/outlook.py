@@ -12,7 +12,9 @@ both exact integers, so that no order of summation changes an answer:
 The worth of a crumb is the expected fill when asks that fit on it keep coming, discounted by how rare they are.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -31,6 +33,9 @@ PUBLISHED: Final = 0.95
 """The same for the measure of fragments, as published."""
 PATIENCE: Final = 0.05
 """How rare asks have to be before a crumb that only they fit is worth half its expected fill: one in twenty."""
+
+NEARLY: Final = 0.9
+"""Columns whose demand, measured against what there is, comes this close to the scarcest one's count as well."""
 
 Mix = tuple[tuple[Ask, int], ...]
 
@@ -51,6 +56,8 @@ class Outlook(msgspec.Struct, frozen=True, eq=False):
     per_room: Reals
     use: Reals
     """[K + 1, 1001, M] What one card with so much free is to each ask."""
+    lot_gain: Reals
+    """[K + 1, M] How much more fully free cards are to an ask that takes several, for each lot of so many."""
     several: Integers
     """[M2] Which asks take several whole cards on some kind."""
 
@@ -68,14 +75,14 @@ def look_ahead(fleet: Fleet, mix: Iterable[tuple[Ask, int]], covered: float = CO
         mix: asks laid out for this fleet, and how often each comes.
         covered: the share of all requests that the typical asks must cover.
     """
-    counts = _merged(mix)
+    counts = _merged(_scarce(fleet, list(mix)))
     chosen = _typical(counts, covered)
     kinds, several = len(fleet.kinds), []
     shape = (kinds + 1, len(chosen))
-    share, cards = np.zeros(shape), np.zeros(shape)
+    share, cards, gain = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     needs = np.zeros((len(chosen), len(fleet.columns)))
     use = np.zeros((kinds + 1, CARD + 1, len(chosen)))
-    crumbs = np.stack([*(_crumbs(counts, kind) for kind in range(kinds)), np.zeros(CARD + 1)])
+    crumbs = np.stack([*(_crumbs(_one_card(counts, kind)) for kind in range(kinds)), np.zeros(CARD + 1)])
     free = np.arange(CARD + 1)
     for number, (ask, _) in enumerate(chosen):
         needs[number] = ask.needs
@@ -88,7 +95,10 @@ def look_ahead(fleet: Fleet, mix: Iterable[tuple[Ask, int]], covered: float = CO
                 use[kind, :, number] = free // one * one + crumbs[kind][free % one]
             else:
                 use[kind, :, number] = crumbs[kind]
-                use[kind, CARD, number] = CARD if ask.cards[kind] == 1 else 0
+                if ask.cards[kind] == 1:
+                    use[kind, CARD, number] = CARD
+                else:
+                    gain[kind, number] = ask.cards[kind] * (CARD - crumbs[kind][CARD])
     with np.errstate(divide="ignore", invalid="ignore"):
         per_room = (share * cards)[:, :, None] / needs[None]
     per_room[np.broadcast_to(needs[None] == 0, per_room.shape)] = np.inf
@@ -102,8 +112,23 @@ def look_ahead(fleet: Fleet, mix: Iterable[tuple[Ask, int]], covered: float = CO
         needs=needs,
         per_room=per_room,
         use=use,
+        lot_gain=gain,
         several=np.array(several, dtype=np.int64),
     )
+
+
+def _scarce(fleet: Fleet, mix: Sequence[tuple[Ask, int]]) -> list[tuple[Ask, int]]:
+    """The asks with what they need of the columns that run out first: the scarcest, those nearly as scarce, and all
+    that are scarcer than the cards. Others would only tell apart asks that compete for the same."""
+    if not fleet.columns or not mix:
+        return list(mix)
+    often = np.array([count for _, count in mix], dtype=np.float64)
+    columns = often @ np.array([ask.needs for ask, _ in mix], dtype=np.float64)
+    columns /= np.maximum(fleet.room.sum(axis=0, dtype=np.float64), 1)
+    sizes = np.array([(ask.share * ask.cards).max(initial=0) for ask, _ in mix], dtype=np.float64)
+    cards = float(often @ sizes) / max(CARD * len(fleet.devices), 1)
+    keep = (columns >= NEARLY * columns.max()) | (columns >= cards)
+    return [(msgspec.structs.replace(ask, needs=ask.needs * keep), count) for ask, count in mix]
 
 
 def _merged(mix: Iterable[tuple[Ask, int]]) -> list[tuple[Ask, int]]:
@@ -131,19 +156,26 @@ def _typical(counts: Sequence[tuple[Ask, int]], covered: float) -> list[tuple[As
     return chosen
 
 
-def _crumbs(counts: Sequence[tuple[Ask, int]], kind: int) -> Reals:
-    """[1001] What so many free thousandths of one card are worth, when asks for one card keep coming."""
-    often = np.zeros(CARD + 1)
+def _one_card(counts: Sequence[tuple[Ask, int]], kind: int) -> tuple[tuple[int, int], ...]:
+    """The asks for one card of a kind: how much of it, and how often."""
+    often: Counter[int] = Counter()
     for ask, count in counts:
         if ask.cards[kind] == 1:
             often[int(ask.share[kind])] += count
+    return tuple(sorted(often.items()))
+
+
+@lru_cache(maxsize=256)
+def _crumbs(often: tuple[tuple[int, int], ...]) -> Reals:
+    """[1001] What so many free thousandths of one card are worth, when asks for one card keep coming."""
     worth = np.zeros(CARD + 1)
-    if not often.any():
+    if not often:
         return worth
-    often /= often.sum()
-    sizes = np.flatnonzero(often)
-    for free in range(1, CARD + 1):
-        fits = sizes[: np.searchsorted(sizes, free, side="right")]
-        chance = often[fits]
-        worth[free] = (chance * (fits + worth[free - fits])).sum() / (chance.sum() + PATIENCE)
+    sizes = np.array([size for size, _ in often])
+    chances = np.array([count for _, count in often], dtype=np.float64)
+    chances /= chances.sum()
+    for free in range(int(sizes[0]), CARD + 1):
+        fits = int(np.searchsorted(sizes, free, side="right"))
+        chance = chances[:fits]
+        worth[free] = (chance * (sizes[:fits] + worth[free - sizes[:fits]])).sum() / (chance.sum() + PATIENCE)
     return np.floor(worth)

@@ -29,6 +29,7 @@ class Placement(msgspec.Struct, frozen=True):
     exchange: Exchange | None = None
     score: int = 0
     reason: str = ""
+    capacities: dict[str, int] = {}
 
     @property
     def devices(self) -> frozenset[str]:
@@ -48,6 +49,7 @@ class Placement(msgspec.Struct, frozen=True):
             workload=self.workload,
             runtime=self.runtime,
             exchange=self.exchange,
+            capacities=self.capacities,
         )
 
 

@@ -10,11 +10,13 @@ fixed order of the fleet breaks ties. It never decides what fits.
 
 from typing import Final, Literal, Protocol
 
+import msgspec
 import numpy as np
 
 from hcs.placement.asks import CARD, Ask
 from hcs.placement.fleet import Integers, Mask
 from hcs.placement.outlook import COVERED, PUBLISHED, Outlook, Reals
+from hcs.placement.packing import Choice
 from hcs.placement.rows import Rows, grid_of
 from hcs.placement.scorers import fragments_cleared, steps, use_lost_to_cards, use_lost_to_shares
 from hcs.placement.snapshot import tag_of
@@ -23,6 +25,14 @@ CPU: Final = "cpu"
 """The column that published policies look at beside the cards."""
 
 Looks = Literal["nowhere", "fragments", "use"]
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """The place a policy chose: a group, the devices of each container, and the place's score."""
+
+    group: int
+    devices: Choice
+    score: int = 0
 
 
 class Policy(Protocol):
@@ -181,7 +191,6 @@ class Hcs(_Blind):
     leaves most of what is free of use to the mix, weighed against not burning strong cards on small jobs."""
 
     looks: Looks = "use"
-    snug = False
 
     LEVELS: Final = 25
     REACH: Final = 2.0
@@ -189,6 +198,7 @@ class Hcs(_Blind):
     WELL: Final = 100_000
     USE: Final = 16
     THRIFT: Final = 2
+    LIKED: Final = 4
 
     def __init__(self, *, learns: bool = False) -> None:
         self.learns = learns
@@ -197,16 +207,28 @@ class Hcs(_Blind):
         use = steps(use_lost_to_shares(rows, ask, fits, outlook), outlook, self.LEVELS, self.REACH)
         thrift = np.append(ask.thrift, 0)[rows.kind]
         scores: Integers = (
-            self.NAMED * _named(rows, ask) + self.WELL * ~rows.degraded + self.USE * use + self.THRIFT * thrift
+            self.NAMED * _named(rows, ask)
+            + self.WELL * ~rows.degraded
+            + self.USE * use
+            + self.THRIFT * thrift
+            + self.LIKED * _liked(rows, ask)[:, None]
+            + (rows.tenants > 0)
         )
         return scores
 
     def cards(self, rows: Rows, ask: Ask, taken: Reals, outlook: Outlook) -> Integers:
         use = steps(use_lost_to_cards(rows, ask, taken, outlook), outlook, self.LEVELS, self.REACH)
+        taken_cards = (taken > 0).sum(axis=1)
+        several = taken_cards > 1
         well = ~(rows.degraded & (taken > 0)).any(axis=1)
         thrift = np.append(ask.thrift, 0)[rows.row_kind]
         scores: Integers = (
-            self.NAMED * _first_named(rows, ask) + self.WELL * well + self.USE * use + self.THRIFT * thrift
+            self.NAMED * _first_named(rows, ask)
+            + self.WELL * well
+            + self.USE * use
+            + self.THRIFT * thrift
+            + self.LIKED * _liked(rows, ask)
+            + np.where(several, 15 * taken_cards // np.maximum(rows.whole, 1), 0).astype(np.int64)
         )
         return scores
 
@@ -238,6 +260,13 @@ def _named(rows: Rows, ask: Ask) -> Integers:
 def _first_named(rows: Rows, ask: Ask) -> Integers:
     named: Integers = np.append(~ask.substitute, False)[rows.row_kind].astype(np.int64)
     return named
+
+
+def _liked(rows: Rows, ask: Ask) -> Integers:
+    if ask.likes is None:
+        return np.zeros(len(rows.group), dtype=np.int64)
+    liked: Integers = ask.likes[rows.fleet.group_node[rows.group]]
+    return liked
 
 
 def _cpu(rows: Rows, ask: Ask) -> tuple[Reals, float]:

@@ -142,14 +142,25 @@ def shares_that_fit(rows: Rows, ask: Ask) -> Mask:
     return fits
 
 
+def cards_open(rows: Rows, ask: Ask) -> Mask:
+    """[B, W] The devices that an ask could have whole, whether or not they are enough."""
+    kind = rows.kind
+    open_: Mask = (
+        rows.usable
+        & _padded(ask.serves & ask.whole)[kind]
+        & (rows.tenants == 0)
+        & ~(rows.degraded & (_padded(ask.cards)[kind] > 1))
+        & _roomy(rows, ask)[:, None]
+    )
+    return open_
+
+
 def cards_that_fit(rows: Rows, ask: Ask) -> Mask:
     """[B, W] The devices that an ask gets whole: in each row as many as it needs there, none where they are too few.
 
     Sub-healthy ones are taken for single cards only, and last.
     """
-    cards = np.where(rows.usable & _padded(ask.serves & ask.whole)[rows.kind], _padded(ask.cards)[rows.kind], 0)
-    cards = np.where((rows.tenants == 0) & _roomy(rows, ask)[:, None], cards, 0)
-    cards[rows.degraded & (cards > 1)] = 0
+    cards = np.where(cards_open(rows, ask), _padded(ask.cards)[rows.kind], 0)
     width = cards.shape[1]
     # The smallest n such that n of the devices each ask for at most n.
     asked = np.sort(np.where(cards > 0, cards, width + 1), axis=1)
@@ -172,9 +183,12 @@ def bare_that_fit(rows: Rows, ask: Ask) -> Mask:
 
 
 def _roomy(rows: Rows, ask: Ask) -> Mask:
-    if not ask.needs.any():
-        return np.ones(len(rows.group), dtype=np.bool_)
-    fits: Mask = (rows.room >= ask.needs).all(axis=1)
+    """[B] Whether the node itself serves: by what is left of its columns, and by where it stands."""
+    fits: Mask = np.ones(len(rows.group), dtype=np.bool_)
+    if ask.needs.any():
+        fits = (rows.room >= ask.needs).all(axis=1)
+    if ask.reach is not None:
+        fits = fits & ask.reach[rows.fleet.group_node[rows.group]]
     return fits
 
 

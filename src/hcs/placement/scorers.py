@@ -126,12 +126,11 @@ def _bounds(levels: int, reach: float) -> NDArray[np.float64]:
 
 
 def _lots(outlook: Outlook, kind: Integers, whole: Reals) -> Reals:
-    """[B, M] What fully free cards are to asks for several at once: as many lots as there are, the rest no use."""
+    """[B, M] What fully free cards are to asks for several at once, beyond what each is alone."""
     lots = np.zeros((len(kind), len(outlook.weight)))
     for number in outlook.several:
         cards = outlook.cards[kind, number]
-        many = cards > 1
-        lots[:, number] = np.where(many, np.floor(whole / np.maximum(cards, 1.0)) * cards * CARD, 0.0)
+        lots[:, number] = np.floor(whole / np.maximum(cards, 1.0)) * outlook.lot_gain[kind, number]
     return lots
 
 
