@@ -103,6 +103,7 @@ def _pending(
             offers=cluster.offers,
             note=note_for(asking, cluster.inventories),
             reference_rates=reference_rates,
+            silent=cluster.silent,
         )
 
     decision = decided(pod)

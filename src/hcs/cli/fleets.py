@@ -150,7 +150,7 @@ def _of_cluster(kubeconfig: str | None, context: str | None) -> Standing:
 
 def _rooms(cluster: Any) -> dict[str, Room]:
     """What is allocatable on each node, less what its pods request."""
-    from hcs.sandbox.scheduler.amounts import parse_thousandths, requested
+    from hcs.kube.amounts import parse_thousandths, requested
 
     rooms = {}
     for node in cluster.nodes:

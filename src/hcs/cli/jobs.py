@@ -202,7 +202,7 @@ def _pods(document: Mapping[str, Any]) -> Iterator[tuple[str, int, dict[str, Any
 
 def _node_resources(pod: Pod) -> tuple[int, int]:
     """Thousandths of a core, and bytes."""
-    from hcs.sandbox.scheduler.amounts import requested
+    from hcs.kube.amounts import requested
 
     asked = requested(msgspec.to_builtins(pod.spec))
     return asked.get("cpu", 0), asked.get("memory", 0) // 1000
