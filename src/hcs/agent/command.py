@@ -4,12 +4,14 @@ import asyncio
 import hashlib
 import logging
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hcs.agent.admissions import write_file
+from hcs.agent.measuring import ProcessMeasurer, can_measure
 from hcs.agent.node import Agent, Task
 from hcs.inject.builtin import builtin_profiles
 from hcs.kube.connection import connect
@@ -42,6 +44,9 @@ def run(
     ] = Path("/"),
     poll_seconds: Annotated[float, typer.Option(help="Time between two readings of the cards' health.")] = 0.2,
     probe_seconds: Annotated[float, typer.Option(help="Time between two probes for cards.")] = 60.0,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate/--no-calibrate", help="Measure cards that nobody uses, once per driver.")
+    ] = True,
     ready_file: Annotated[Path | None, typer.Option(help="Write pid and address here once listening.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
@@ -58,6 +63,7 @@ def run(
             host_root,
             poll_seconds,
             probe_seconds,
+            calibrate,
             ready_file,
         )
     )
@@ -73,8 +79,12 @@ async def _run(
     host_root: Path,
     poll: float,
     probe: float,
+    calibrate: bool,
     ready_file: Path | None,
 ) -> None:
+    drivers: Callable[[], dict[str, str]] = lambda: agent.cards.driver_versions  # noqa: E731 - named for its type
+    able = calibrate and can_measure(emulated_cards)
+    measurer = ProcessMeasurer(emulated_cards=emulated_cards, drivers=drivers) if able else None
     agent = Agent(
         node,
         client=connect(kubeconfig, context),
@@ -84,6 +94,7 @@ async def _run(
         exists=lambda path: (host_root / path.lstrip("/")).exists(),
         poll=poll,
         probe=probe,
+        measurer=measurer,
     )
     Path(endpoint.unix_socket).parent.mkdir(parents=True, exist_ok=True)
     async with asyncio.TaskGroup() as group:

@@ -24,6 +24,7 @@ class Registered(msgspec.Struct, frozen=True):
 
 COMMANDS: Final = (
     Registered("convert", "hcs.cli.convert", "What is a card, or an amount of compute, worth in other cards?"),
+    Registered("measure", "hcs.cli.measure", "What do the cards of this machine really do?"),
     Registered("ura", "hcs.cli.ura", "Take in what others measured, as exchange rates."),
     Registered("fleet", "hcs.cli.fleet", "All cards of the cluster in one view, by node and model."),
     Registered("devices", "hcs.cli.devices", "One row a card: memory, tenants, health, quarantine."),

@@ -20,6 +20,7 @@ SIZES: Final = (4096, 8192, 10240)
 SMALL_SIZES: Final = (256, 512, 1024)
 """For processors, where the large ones would take minutes."""
 COPY_BYTES: Final = 1 << 30
+SMALL_COPY_BYTES: Final = 64 << 20
 PEER_BYTES: Final = 256 << 20
 AIM_SECONDS: Final = 0.05
 """How long one timed run should take at least."""
@@ -55,7 +56,13 @@ Telling = Callable[[str], None]
 
 
 def measure(
-    backend: Backend, unit: int, *, peers: Sequence[int] = (), sizes: Sequence[int] = SIZES, tell: Telling | None = None
+    backend: Backend,
+    unit: int,
+    *,
+    peers: Sequence[int] = (),
+    sizes: Sequence[int] = SIZES,
+    copied: int = COPY_BYTES,
+    tell: Telling | None = None,
 ) -> tuple[Outcome, ...]:
     """Measure one card with all that its backend can do.
 
@@ -64,17 +71,20 @@ def measure(
         unit: the backend's number of the card.
         peers: other cards to copy to.
         sizes: sides of the matrices.
+        copied: bytes of a copy.
         tell: told what is measured next.
     """
-    return tuple(_all(backend, unit, peers, sizes, tell or (lambda _: None)))
+    return tuple(_all(backend, unit, peers, sizes, copied, tell or (lambda _: None)))
 
 
-def _all(backend: Backend, unit: int, peers: Sequence[int], sizes: Sequence[int], tell: Telling) -> Iterator[Outcome]:
+def _all(
+    backend: Backend, unit: int, peers: Sequence[int], sizes: Sequence[int], copied: int, tell: Telling
+) -> Iterator[Outcome]:
     for precision in backend.precisions(unit):
         tell(f"matrix multiplication in {precision}")
         yield _attempt(f"gemm_{precision}", lambda p=precision: _multiplication(backend, unit, p, sizes))  # type: ignore[misc]
     tell("memory bandwidth")
-    yield _attempt("mem_bandwidth", lambda: _bandwidth(backend, unit))
+    yield _attempt("mem_bandwidth", lambda: _bandwidth(backend, unit, copied))
     for peer in peers:
         tell(f"copying to card {peer}")
         yield _attempt(f"p2p_to_{peer}", lambda p=peer: _peer(backend, unit, p))  # type: ignore[misc]
@@ -99,10 +109,10 @@ def _multiplication(backend: Backend, unit: int, precision: Precision, sizes: Se
     return _figure(f"gemm_{precision}", rate, _UNITS[precision], timing, f"best of {_list(sizes)}: {size}")
 
 
-def _bandwidth(backend: Backend, unit: int) -> Figure:
-    timing, repeats = _timed(lambda r: backend.copy(unit, COPY_BYTES, r))
-    rate = 2 * COPY_BYTES * repeats / timing.seconds / 1e9
-    return _figure("mem_bandwidth", rate, "GB/s", timing, f"copy of {COPY_BYTES >> 20} MiB, read and written")
+def _bandwidth(backend: Backend, unit: int, copied: int) -> Figure:
+    timing, repeats = _timed(lambda r: backend.copy(unit, copied, r))
+    rate = 2 * copied * repeats / timing.seconds / 1e9
+    return _figure("mem_bandwidth", rate, "GB/s", timing, f"copy of {copied >> 20} MiB, read and written")
 
 
 def _peer(backend: Backend, unit: int, peer: int) -> Figure:
