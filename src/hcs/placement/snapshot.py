@@ -129,6 +129,26 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
         used.setflags(write=False)
         return Snapshot(self.fleet, used, tuple(left))
 
+    def without_all(self, allocations: Iterable[Allocation]) -> "Snapshot":
+        """The snapshot in which all of these, held in this one, are free again: one copy for any number of them.
+
+        Raises:
+            SnapshotError: the snapshot does not hold one of them.
+        """
+        used = self.used.copy()
+        left = list(self.stray)
+        for allocation in allocations:
+            for grant in _apply(self.fleet, used, allocation, -1):
+                if grant not in left:
+                    raise SnapshotError(
+                        f"the snapshot does not hold {grant.device} on {grant.node} for pod {grant.pod}"
+                    )
+                left.remove(grant)
+        if used.min(initial=0) < 0:
+            raise SnapshotError("the snapshot does not hold all of these allocations; take away only what was added")
+        used.setflags(write=False)
+        return Snapshot(self.fleet, used, tuple(left))
+
     def same_as(self, other: "Snapshot") -> bool:
         """Whether both show the same hardware, health and ledger."""
         return (
