@@ -169,6 +169,37 @@ class Lease(msgspec.Struct, NamespacedResourceG, frozen=True, kw_only=True, omit
     _api_info = _named("coordination.k8s.io", "v1", "Lease", "leases", _NAMESPACED_VERBS)
 
 
+class PodDisruptionBudget(msgspec.Struct, NamespacedResourceG, frozen=True, kw_only=True, omit_defaults=True):
+    """How many of some pods may be disrupted; ``spec`` and ``status`` are read as plain data."""
+
+    apiVersion: str | None = None
+    kind: str | None = None
+    metadata: pods.ObjectMeta = pods.ObjectMeta()
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+    _api_info = _named("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", _NAMESPACED_VERBS)
+
+
+class CoschedulingGroup(msgspec.Struct, NamespacedResourceG, frozen=True, kw_only=True, omit_defaults=True):
+    """A PodGroup of scheduler-plugins."""
+
+    apiVersion: str | None = None
+    kind: str | None = None
+    metadata: pods.ObjectMeta = pods.ObjectMeta()
+    spec: dict[str, Any] = {}
+    _api_info = _named("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", _NAMESPACED_VERBS)
+
+
+class VolcanoGroup(msgspec.Struct, NamespacedResourceG, frozen=True, kw_only=True, omit_defaults=True):
+    """A PodGroup of Volcano."""
+
+    apiVersion: str | None = None
+    kind: str | None = None
+    metadata: pods.ObjectMeta = pods.ObjectMeta()
+    spec: dict[str, Any] = {}
+    _api_info = _named("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", _NAMESPACED_VERBS)
+
+
 class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
     """A metav1.Condition; ``reason`` is never empty and CamelCase."""
 

@@ -67,6 +67,13 @@ USER_ANNOTATIONS: Final = frozenset(
     }
 )
 
+# What people write on a pod that has an offer, never at its creation: "accept ID" or "decline ID".
+SUBSTITUTION_ANSWER: Final = f"{DOMAIN}/substitution-answer"
+
+# Scheduling gates admission writes; the router opens them.
+ASK_GATE: Final = f"{DOMAIN}/ask"
+GANG_GATE: Final = f"{DOMAIN}/gang"
+
 # Node labels a site may set where its own labels say nothing about the network; see docs/topology.md.
 ZONE_LABEL: Final = f"{DOMAIN}/zone"
 FABRIC_LABEL: Final = f"{DOMAIN}/fabric"

@@ -95,6 +95,8 @@ class PodSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     initContainers: list[Container] | None = None
     nodeName: str | None = None
     nodeSelector: dict[str, str] | None = None
+    affinity: dict[str, Any] | None = None
+    overhead: dict[str, str | int | float] | None = None
     schedulerName: str | None = None
     schedulingGates: list[Named] | None = None
     tolerations: list[Toleration] | None = None
@@ -123,6 +125,7 @@ class PodStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str | None = None
     message: str | None = None
     nominatedNodeName: str | None = None
+    startTime: str | None = None
     conditions: list[PodCondition] | None = None
     containerStatuses: list[dict[str, Any]] | None = None
 

@@ -152,6 +152,14 @@ def check_annotations(annotations: Mapping[str, str], *, trusted: bool = False) 
                 refusals.append(
                     Refusal("ReservedAnnotation", f"annotation {key} is written by HCS alone; remove it from the pod")
                 )
+        elif key == names.SUBSTITUTION_ANSWER:
+            refusals.append(
+                Refusal(
+                    "AnswerWithoutOffer",
+                    f"annotation {key} answers an offer that the pod cannot have yet; remove it, "
+                    f"or set {names.SUBSTITUTION}: auto to accept any",
+                )
+            )
         elif key.startswith(names.ENTRYPOINT_PREFIX):
             vendor = key.removeprefix(names.ENTRYPOINT_PREFIX)
             if vendor not in names.VENDOR_WORDS:
