@@ -107,7 +107,7 @@ def test_among_equals_who_saved_last_loses_least() -> None:
     recent = scene.run("a", OWNER, lost=30)
     scene.run("b", OWNER, lost=300)
     assert scene.victims(OWNER) == (recent,)
-    assert scene.choose(OWNER).reason.endswith("30 s of work since the last checkpoints are lost")  # type: ignore[union-attr]
+    assert scene.choose(OWNER).reason.endswith("30 s of work since the last checkpoints are lost")
 
 
 def test_only_pods_on_the_cards_that_are_needed_go() -> None:

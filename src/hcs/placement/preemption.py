@@ -22,7 +22,7 @@ from hcs.placement.gangs import Gang, GangPlan, check_plan, plan_gang
 from hcs.placement.plans import Placement
 from hcs.placement.snapshot import Snapshot
 from hcs.placement.supply import cards_needed, nodes_of
-from hcs.placement.victims import Ask, Budget, NodeView, Room, RunningPod, smallest_sets, within
+from hcs.placement.victims import Ask, Budget, NodeView, Room, RunningPod, limits_of, smallest_sets, within
 
 NODES: Final = 128
 """Nodes looked at closely, those with the fewest pods in question first; evicting is rare and need not be the best of
@@ -107,7 +107,7 @@ def choose_victims(
     pods = sorted(running, key=_first_to_go)
     leaving = [pod for pod in pods if pod.terminating]
     lower = [pod for pod in pods if pod.priority < preemptor.priority and not pod.terminating]
-    limits = _limits(budgets)
+    limits = limits_of(budgets)
     appraisals = appraise(snapshot.fleet, preemptor.request, reference_rates, bound)
     rooms = rooms or {}
 
@@ -185,7 +185,7 @@ def correct_victims(
         lower = [
             pod for pod in here if pod.priority < preemptor.priority and pod not in gone and pod.allocation is not None
         ]
-        spent = _limits(
+        spent = limits_of(
             msgspec.structs.replace(budget, allowed=budget.allowed - len(budget.pods & set(proposed[node])))
             for budget in limits
         )
@@ -217,7 +217,7 @@ def choose_gang_victims(
             "PreemptionNever", "the gang's preemptionPolicy is Never; it waits until others end by themselves"
         )
     pods = sorted(running, key=_first_to_go)
-    limits = _limits(budgets)
+    limits = limits_of(budgets)
     lower = [pod for pod in pods if pod.priority < priority and pod.allocation is not None]
     if not lower:
         return Refusal("NobodyLower", f"no pod with cards has a priority below {priority}; nobody is evicted")
@@ -265,15 +265,6 @@ def _cost(victims: Sequence[RunningPod]) -> tuple[int, int, int, int, tuple[str,
         sum(pod.priority for pod in victims),
         tuple(sorted(pod.uid for pod in victims)),
     )
-
-
-def _limits(budgets: Iterable[Budget]) -> dict[str, list[Budget]]:
-    """Pod UID → the budgets it counts against."""
-    limits: dict[str, list[Budget]] = {}
-    for budget in budgets:
-        for uid in budget.pods:
-            limits.setdefault(uid, []).append(budget)
-    return limits
 
 
 def _promising(

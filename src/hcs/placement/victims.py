@@ -6,7 +6,7 @@ search; past it the pods that are worth most are spared one by one as long as th
 without superfluous victims, if perhaps not a smallest one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -143,6 +143,15 @@ def smallest_sets(
             spared = _spared(view, candidates, gone, allowed)
             return [spared] if spared is not None else []
     return []
+
+
+def limits_of(budgets: Iterable[Budget]) -> dict[str, list[Budget]]:
+    """Pod UID → the budgets it counts against."""
+    limits: dict[str, list[Budget]] = {}
+    for budget in budgets:
+        for uid in budget.pods:
+            limits.setdefault(uid, []).append(budget)
+    return limits
 
 
 def within(victims: Sequence[RunningPod], allowed: Mapping[str, Sequence[Budget]]) -> bool:
