@@ -149,6 +149,7 @@ def placement_of(
         runtime=request.runtime,
         exchange=exchange,
         score=chosen.score,
+        reuses=dict(request.reuses),
         reason=f"placed on {node}, {label(device)}: {why}",
     )
 

@@ -10,13 +10,14 @@ all members is taken; where none does, the members are spread over as few places
 levels first. The same snapshot and gang give the same plan.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
 import numpy as np
 
-from hcs.model.allocations import Allocation
+from hcs.model.allocations import Allocation, Peers
 from hcs.model.refusals import Refusal
 from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import ReferenceRates, VendorBound, appraise
@@ -349,6 +350,7 @@ def _written(
         group, devices = placed[number]
         placement = placement_of(snapshot, member.request, of[number].appraisals, Chosen(group, devices))
         plans.append(MemberPlan(member.pod, placement))
+    plans = _acquainted(snapshot, plans)
     spread = spread_of(snapshot, [plan.placement.node for plan in plans])
     places = [
         f"{count} {word}{'s' if count > 1 else ''}"
@@ -361,6 +363,24 @@ def _written(
         reason=f"all {len(plans)} members placed together on {', '.join(places)}",
         waiting=tuple(member.pod for member in gang.members[len(members) :]),
     )
+
+
+def _acquainted(snapshot: Snapshot, plans: Sequence[MemberPlan]) -> list[MemberPlan]:
+    """Each member told how many of the others are where, and over which network they talk."""
+    fleet = snapshot.fleet
+    here = Counter(plan.placement.node for plan in plans)
+    networks = [fleet.nodes[fleet.node_index[name]].fabrics for name in here]
+    shared = sorted(frozenset.intersection(*networks))
+    peers = Peers(members=len(plans), nodes=len(here), fabric=shared[0] if shared else "")
+    return [
+        msgspec.structs.replace(
+            plan,
+            placement=msgspec.structs.replace(
+                plan.placement, peers=msgspec.structs.replace(peers, here=here[plan.placement.node])
+            ),
+        )
+        for plan in plans
+    ]
 
 
 def _unplaceable(snapshot: Snapshot, gang: Gang, choices: _Choices) -> Unplaceable:
