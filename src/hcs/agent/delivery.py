@@ -143,7 +143,7 @@ class Delivery:
             raise NotNowError("the node's cards have not been probed yet")
         profiles = self._profiles()
         facts = _facts(pod, creation.container)
-        if facts.name not in allocation.containers:
+        if not allocation.grants(facts.name):
             return conceal(facts, profiles)
         # No await from here on: two containers that start at once are judged one after the other.
         self.sweep()
@@ -170,7 +170,7 @@ class Delivery:
             "container adjusted: pod=%s container=%s devices=%s",
             pod.key,
             facts.name,
-            [grant.device for grant in allocation.containers[facts.name]],
+            [grant.device for grant in allocation.grants(facts.name)],
         )
         return adjustment
 
