@@ -26,6 +26,7 @@ COMMANDS: Final = (
     Registered("convert", "hcs.cli.convert", "What is a card, or an amount of compute, worth in other cards?"),
     Registered("fleet", "hcs.cli.fleet", "All cards of the cluster in one view, by node and model."),
     Registered("devices", "hcs.cli.devices", "One row a card: memory, tenants, health, quarantine."),
+    Registered("probe", "hcs.cli.probe", "What does a vendor's tool say about its cards?"),
     Registered("why", "hcs.cli.why", "Why is this pod where it is, or still pending?"),
     Registered("demo", "hcs.cli.demo.command", "See it all work, with no cluster and no card.", "sandbox"),
     Registered("sandbox", "hcs.cli.sandbox", "A small cluster with emulated cards on this machine.", "sandbox"),
