@@ -12,6 +12,7 @@ import typer
 
 from hcs.agent.admissions import write_file
 from hcs.agent.measuring import ProcessMeasurer, can_measure
+from hcs.agent.guard import guarded
 from hcs.agent.node import Agent, Task
 from hcs.inject.builtin import builtin_profiles
 from hcs.kube.connection import connect
@@ -39,6 +40,10 @@ def run(
     emulated_cards: Annotated[
         Path | None, typer.Option(help="Directory of emulated card files; then no real card is looked for.")
     ] = None,
+    nri_socket: Annotated[
+        Path | None,
+        typer.Option(help="The container runtime's NRI socket; without it, the runtime asks over --socket."),
+    ] = None,
     host_root: Annotated[
         Path, typer.Option(help="Where the host's own file tree is seen, to look for device nodes and driver files.")
     ] = Path("/"),
@@ -60,6 +65,7 @@ def run(
             Endpoint(unix_socket=str(unix_socket.absolute())),
             state_dir.absolute(),
             emulated_cards.absolute() if emulated_cards is not None else None,
+            nri_socket,
             host_root,
             poll_seconds,
             probe_seconds,
@@ -76,6 +82,7 @@ async def _run(
     endpoint: Endpoint,
     state: Path,
     emulated_cards: Path | None,
+    nri_socket: Path | None,
     host_root: Path,
     poll: float,
     probe: float,
@@ -95,6 +102,8 @@ async def _run(
         poll=poll,
         probe=probe,
         measurer=measurer,
+        nri_socket=nri_socket,
+        guarded=lambda: guarded(Path(endpoint.unix_socket).with_name("guard.lock")),
     )
     Path(endpoint.unix_socket).parent.mkdir(parents=True, exist_ok=True)
     async with asyncio.TaskGroup() as group:

@@ -23,13 +23,17 @@ from hcs.agent import app
 from hcs.agent.admissions import Admissions
 from hcs.agent.calibration import Calibration, Measurer
 from hcs.agent.cards import Cards
-from hcs.agent.delivery import Delivery
+from hcs.agent.delivery import Delivery, Work
 from hcs.agent.profiles import SiteProfiles
-from hcs.agent.publishing import Publisher
+from hcs.agent.publishing import ABILITIES, Publisher
+from hcs.agent.runtime import INDEX, RuntimeLink
 from hcs.kube import resources
 from hcs.kube.informer import Informer
 from hcs.model.allocations import allocation_of
 from hcs.model.devices import Quarantine
+from hcs.model import names
+from hcs.nri.plugin import Plugin
+from hcs.nri.runtimes import PLUGIN_EVENTS
 from hcs.vendors.base import Asker, Questioner, Vendor
 
 log = logging.getLogger(__name__)
@@ -58,6 +62,9 @@ class Agent:
         clock: Callable[[], float] = time.monotonic,
         pause: Pause = asyncio.sleep,
         measurer: Measurer | None = None,
+        work: Work = asyncio.to_thread,
+        nri_socket: Path | None = None,
+        guarded: Callable[[], bool] = lambda: False,
     ) -> None:
         """Prepare; nothing is asked, and only the state directory is read.
 
@@ -75,6 +82,9 @@ class Agent:
             clock: seconds, for time limits.
             pause: how to wait.
             measurer: measures cards; None leaves all cards at their model's rates.
+            work: how to do what waits for a disk.
+            nri_socket: the container runtime's, where we are its plugin; None where it asks over our own socket.
+            guarded: whether a guard lives beside the runtime.
         """
         registry = CollectorRegistry()
         self._poll, self._probe, self._pause = poll, probe, pause
@@ -97,6 +107,7 @@ class Agent:
             )
         refine = self.calibration.refine if self.calibration else (lambda device: device)
         self.cards = Cards(vendors, changed=lambda: self.publisher.wake.set(), asker=asker, refine=refine)
+        self.link: RuntimeLink | None = None
         self.publisher = Publisher(
             node,
             client=client,
@@ -105,6 +116,8 @@ class Agent:
             now=now,
             registry=registry,
             slow=lambda: self.calibration.slow if self.calibration else {},
+            abilities=lambda: self.link.abilities() if self.link is not None else ABILITIES,
+            problem=lambda: self.link.problem() if self.link is not None else None,
         )
         admissions = Admissions(state)
         admissions.drop_strays()
@@ -121,7 +134,15 @@ class Agent:
             registry=registry,
             exists=exists,
             clock=clock,
+            work=work,
         )
+        if nri_socket is not None:
+            self.link = RuntimeLink(
+                self.delivery, client=client, now=now, changed=self.publisher.wake.set, guarded=guarded
+            )
+            self._plugin = Plugin(
+                names.NRI_PLUGIN, INDEX, self.link, events=PLUGIN_EVENTS, socket=nri_socket, pause=pause
+            )
         registry.register(_CardMetrics(self))
         self.app: Starlette = app.build(self.delivery, registry, self.is_ready)
         log.info("agent prepared: node=%s admitted=%d", node, len(admissions))
@@ -146,8 +167,10 @@ class Agent:
             lambda: self.cards.watch(self._pause, poll=self._poll, probe=self._probe),
             lambda: self.publisher.run(self._pause),
             lambda: self.publisher.beat(self._pause),
+            lambda: self.delivery.run(self._pause),
             self._sweep,
             self._calibrate,
+            *([self._connect] if self.link is not None else []),
         ]
 
     def _granted(self, device: str) -> bool:
@@ -166,10 +189,17 @@ class Agent:
         if self.calibration is not None:
             await self.calibration.run(self._pause)
 
+    async def _connect(self) -> None:
+        """Be the runtime's plugin, but not before every question can be answered: from then on all pass through us."""
+        await self.prepared()
+        await self._plugin.run()
+
     async def _sweep(self) -> None:
         while True:
             await self._pause(SWEEP_SECONDS)
             self.delivery.sweep()
+            if self.link is not None:
+                self.publisher.wake.set()  # a guard may have come or gone
 
 
 class _CardMetrics(Collector):

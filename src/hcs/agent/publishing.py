@@ -24,6 +24,7 @@ from hcs.model import names
 from hcs.model.devices import Abilities, Device
 from hcs.model.pods import ObjectMeta
 from hcs.model.quantities import show_bytes
+from hcs.model.refusals import Refusal
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ class Publisher:
         now: Callable[[], datetime.datetime],
         registry: CollectorRegistry,
         slow: Callable[[], Mapping[str, str]] = dict,
+        abilities: Callable[[], Abilities] = lambda: ABILITIES,
+        problem: Callable[[], Refusal | None] = lambda: None,
     ) -> None:
         """Prepare.
 
@@ -57,8 +60,10 @@ class Publisher:
             now: the clock.
             registry: where the metrics live.
             slow: cards that do less than others of their model, and the sentence that says so.
+            abilities: what the container runtime can do for us.
+            problem: why nothing should be placed on this node, if so.
         """
-        self._slow = slow
+        self._slow, self._abilities, self._problem = slow, abilities, problem
         self._node, self._client, self._nodes, self._cards, self._now = node, client, nodes, cards, now
         self._latest: resources.ComputeNode | None = None
         self.wake = asyncio.Event()
@@ -101,7 +106,7 @@ class Publisher:
         versions: dict[str, str | None] = dict.fromkeys(observed.status.driver_versions)
         status: dict[str, Any] = {
             "devices": msgspec.to_builtins(wanted.devices),
-            "abilities": msgspec.to_builtins(wanted.abilities),
+            "abilities": _whole(observed.status.abilities, wanted.abilities),
             "conditions": msgspec.to_builtins(wanted.conditions),
             "driverVersions": {**versions, **wanted.driver_versions},
             "summary": summary(wanted.devices),
@@ -168,7 +173,7 @@ class Publisher:
     def _status(self, observed: resources.ComputeNodeState) -> resources.ComputeNodeState:
         return resources.ComputeNodeState(
             devices=self._cards.devices,
-            abilities=ABILITIES,
+            abilities=self._abilities(),
             conditions=self._conditions(observed.conditions),
             driver_versions=dict(self._cards.driver_versions),
         )
@@ -183,7 +188,12 @@ class Publisher:
             else resources.Condition("Probed", "True", "AllVendorsAnswered", f"{count} cards found")
         )
         calibrated = self._calibrated()
-        ready = resources.Condition("Ready", "True", "AgentServing", "the agent answers the container runtime")
+        problem = self._problem()
+        ready = (
+            resources.Condition("Ready", "True", "AgentServing", "the agent answers the container runtime")
+            if problem is None
+            else resources.Condition("Ready", "False", problem.reason, problem.message)
+        )
         stamp = self._now().astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         since = {(condition.type, condition.status): condition.lastTransitionTime for condition in before}
         return tuple(
@@ -205,6 +215,11 @@ class Publisher:
     def _seen(self, kind: str, node: resources.ComputeNode, _: resources.ComputeNode | None) -> None:
         self._latest = None if kind == "DELETED" else node
         self.wake.set()
+
+
+def _whole(before: Abilities, after: Abilities) -> dict[str, Any]:
+    """What a merge patch needs to replace the abilities: what is left out would stay as it was."""
+    return {**dict.fromkeys(msgspec.to_builtins(before)), **msgspec.to_builtins(after)}
 
 
 def summary(devices: tuple[Device, ...]) -> dict[str, Any]:

@@ -41,5 +41,6 @@ COMMANDS: Final = (
     Registered("router", "hcs.router.command", "Decides which cards a pod gets.", "router", program=True),
     Registered("injector", "hcs.injector.command", "The admission webhook.", program=True),
     Registered("agent", "hcs.agent.command", "Publishes a node's cards, hands them to pods.", "agent", program=True),
+    Registered("guard", "hcs.agent.guard", "Holds back containers the agent did not adjust.", "agent", program=True),
     Registered("healer", "hcs.healer.command", "Quarantines sick cards and moves their pods.", program=True),
 )
