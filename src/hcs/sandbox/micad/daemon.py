@@ -26,8 +26,10 @@ HYPERVISED = {"xen"}
 class Guest:
     """One guest the daemon knows."""
 
-    def __init__(self, settings: dict[str, Any], listener: socket.socket, file: Path) -> None:
-        self.settings, self.listener, self.file = settings, listener, file
+    listener: socket.socket
+
+    def __init__(self, settings: dict[str, Any], file: Path) -> None:
+        self.settings, self.file = settings, file
         self.name: str = settings["name"]
         self.cpu: str = settings["cpu_str"]
         self.state = "Offline"
@@ -164,7 +166,7 @@ class Daemon:
         if settings["ped"] == "xen" and (not settings["ped_cfg"] or settings["vcpu_num"] < 0 or settings["memory"] < 0):
             raise Refuse("")
         file = self._sockets / f"{name}.socket"
-        guest = Guest(settings, None, file)  # type: ignore[arg-type] - set below
+        guest = Guest(settings, file)
         try:
             guest.listener = self._listen(file, guest)
         except OSError as error:
@@ -227,7 +229,7 @@ class Daemon:
 
     def _status(self, guest: Guest) -> str:
         ended = self.hypervisor.ended(guest.name) if guest.state == "Running" else None
-        if ended is not None:
+        if ended is not None and guest.console is not None and guest.console.announced.is_set():
             time.sleep(0.02)  # what it said last is on its way
             self._stop(guest, "Offline" if ended >= 0 else "Error")
         shown = guest.name if len(guest.name) <= 31 else f"{guest.name[:12]}...{guest.name[-1]}"
