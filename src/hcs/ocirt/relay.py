@@ -26,7 +26,8 @@ from hcs.ocirt.journal import Journal
 
 LOST: Final = 255
 """Exit code of a container whose guest cannot be found any more."""
-_FIRST_LOOK: Final = 0.02
+_FIRST_LOOK: Final = 0.01
+_STEP: Final = 0.05
 _LOOK: Final = 0.5
 _PIECE: Final = 4096
 _PENDING: Final = 1 << 16
@@ -111,7 +112,7 @@ class Relay:
                     return status
                 if self._console < 0:
                     self._find_console(status, now)
-                step = min(step * 1.5, 0.25) if self._console < 0 else _LOOK
+                step = min(step * 1.5, _STEP) if self._console < 0 else _LOOK
                 look = now + step
             self._close_if_left(now)
             if self._move(max(0.0, look - time.monotonic())):
@@ -159,6 +160,7 @@ class Relay:
             return
         with contextlib.suppress(termios.error):
             tty.setraw(console, termios.TCSANOW)  # at once: it echoes the guest's output back to it until then
+            termios.tcflush(console, termios.TCOFLUSH)  # and what it has echoed shall not reach the guest
         self._console = console
 
     def _move(self, patience: float) -> bool:

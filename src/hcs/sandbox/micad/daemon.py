@@ -51,6 +51,7 @@ class Daemon:
         links: Path,
         console_delay: float = 0.2,
         start_seconds: float = 0.0,
+        boot_seconds: float = 0.15,
         named_links: bool = False,
     ) -> None:
         """Wipe and make the directory of sockets, and listen.
@@ -61,10 +62,12 @@ class Daemon:
             links: where links to consoles go.
             console_delay: seconds from start to the console's link.
             start_seconds: how long a start takes.
+            boot_seconds: seconds from the console's link to the guest's first word. Whoever has not turned echo off by
+                then has the guest's own words sent back to it, as with the real daemon.
             named_links: whether links carry the guest's name, a build option of the real daemon.
         """
         self._sockets, self._links, self._named = sockets, links, named_links
-        self._delay, self._start_seconds = console_delay, start_seconds
+        self._delay, self._start_seconds, self._boot = console_delay, start_seconds, boot_seconds
         self.hypervisor = Hypervisor(state)
         self._configs = state / "xen"
         self._configs.mkdir(exist_ok=True)
@@ -206,7 +209,7 @@ class Daemon:
             maxmem=max(settings["max_memory"], 0),
         )
         try:
-            reader, writer = self.hypervisor.create(domain, settings["path"])
+            reader, writer = self.hypervisor.create(domain, settings["path"], self._delay + self._boot)
         except OSError as error:
             guest.state = "Error"
             raise Refuse("") from error
