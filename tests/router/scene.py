@@ -113,7 +113,7 @@ class Scene:
 
     async def define(self) -> None:
         """Create the custom resource definitions."""
-        for plural in ("computenodes", "runtimeprofiles"):
+        for plural in ("computenodes", "exchangerates", "runtimeprofiles"):
             await self.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(plural))
 
     async def post(self, path: str, manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ WORKING_DIRECTORY: Final = "/workspace"
 
 
 def mutate(raw: Mapping[str, Any], catalogue: Catalogue, settings: Settings) -> dict[str, Any]:
-    """Give a pod its defaults, totals, scheduler, toleration, plug-in requirement and code layer.
+    """Give a pod its defaults, totals, scheduler, gates, toleration, plug-in requirement and code layer.
 
     Args:
         raw: the pod as the API server sent it; not changed.
@@ -62,6 +62,8 @@ def mutate(raw: Mapping[str, Any], catalogue: Catalogue, settings: Settings) -> 
         spec["schedulerName"] = settings.schedulers[0]
     _tolerate(spec)
     _require_plugin(changed)
+    if request.substitution == "ask" and (request.models or request.vendors):
+        _gate(spec, names.ASK_GATE)
     if request.models:
         changed["metadata"]["annotations"][names.MODELS] = ",".join(canonical_models(request, catalogue))
     for container in request.containers:
@@ -130,6 +132,11 @@ def _tolerate(spec: dict[str, Any]) -> None:
     )
     if not tolerated:
         _add(spec, "tolerations", [wanted])
+
+
+def _gate(spec: dict[str, Any], gate: str) -> None:
+    """Keep the pod from being tried until the router opens the gate; gates of others stay."""
+    _add(spec, "schedulingGates", [{"name": gate}])
 
 
 def _require_plugin(changed: dict[str, Any]) -> None:

@@ -11,9 +11,10 @@ import numpy as np
 
 from hcs.model.refusals import Refusal
 from hcs.placement.appraisals import Appraisal
-from hcs.placement.filters import FILTERS, Filter, Stage, describe, eligible, enough
+from hcs.placement.arrangement import arrange, wiring_of
+from hcs.placement.filters import Filter, Stage, describe, eligible, enough, filters_for
 from hcs.placement.fleet import Mask
-from hcs.placement.packing import cards_of, masks_on, pack
+from hcs.placement.packing import cards_of, masks_on
 from hcs.placement.plans import NodeRefusal
 from hcs.placement.snapshot import Snapshot
 
@@ -44,7 +45,7 @@ def refuse_nodes(
         open_nodes[who] = False
 
     stage: Stage = "hardware"
-    for step, check in enumerate(FILTERS):
+    for step, check in enumerate(filters_for(appraisals[0])):
         if several and check.stage != stage:
             refuse(
                 _cannot_together(snapshot, appraisals, kept, open_nodes, vacant=True),
@@ -80,16 +81,17 @@ def _cannot_together(
     snapshot: Snapshot, appraisals: Sequence[Appraisal], masks: Sequence[Mask], nodes: Mask, *, vacant: bool
 ) -> Mask:
     """[N] The nodes on which no one group serves all containers at once."""
-    fleet = snapshot.fleet
+    fleet, rules = snapshot.fleet, appraisals[0].request.locality
     serves = [appraisal.serves[fleet.kind] for appraisal in appraisals]
     masks = masks_on(snapshot, [mask & able for mask, able in zip(masks, serves, strict=True)], nodes)
     able_nodes = np.zeros(len(fleet.nodes), dtype=np.bool_)
     answers: dict[tuple[object, ...], bool] = {}
     for group in np.flatnonzero(nodes[fleet.group_node]):
         cards = cards_of(snapshot, appraisals, masks, int(group), vacant=vacant)
-        state = tuple(card.state() for card in cards)
+        wiring = wiring_of(snapshot, int(group), rules) if rules.pairing else None
+        state = (wiring, *(card.state() for card in cards))
         if state not in answers:
-            answers[state] = pack(cards, len(appraisals)) is not None
+            answers[state] = arrange(snapshot, cards, len(appraisals), int(group), rules) is not None
         able_nodes[fleet.group_node[group]] |= answers[state]
     return nodes & ~able_nodes
 

@@ -22,15 +22,19 @@ from hcs.model import names
 from hcs.model.allocations import Allocation
 from hcs.model.devices import NodeInventory
 from hcs.model.pods import Pod
-from hcs.model.requests import asks_for_compute, read_request
+from hcs.model.requests import ComputeRequest, asks_for_compute, read_request
+from hcs.placement.alternatives import Alternative, alternatives
 from hcs.placement.appraisals import ReferenceRates
+from hcs.placement.snapshot import Snapshot
+from hcs.router.asking import OFFER_SECONDS
 from hcs.router.binder import Outcome, carry_out, carry_out_plainly
-from hcs.router.decisions import NOT_CHOSEN, Chosen, Decision, NotOurs, Refused, decide
+from hcs.router.decisions import NOT_CHOSEN, Chosen, Decision, NotOurs, Refused, decide, vendor_bound
 from hcs.router.images import RuntimeImage, image_for
 from hcs.router.meters import Meters
+from hcs.router.offers import Offers
 from hcs.router.reservations import Reservation, Reservations
 from hcs.router.resumption import note_for
-from hcs.router.view import FleetView
+from hcs.router.view import FleetView, Held
 from hcs.router.waiting import Waiting, WaitingRoom
 from hcs.router.wire import BindAnswer, BindArguments, FilterAnswer, FilterArguments
 
@@ -45,12 +49,13 @@ class NotSyncedError(RuntimeError):
 
 
 class Replayable(msgspec.Struct, frozen=True):
-    """The input of the next decision: with it and a pod anybody can repeat it."""
+    """The input of the next decision: with it and a pod anybody can repeat it. ``waiting`` are the pods refused."""
 
     nodes: tuple[NodeInventory, ...]
     allocations: tuple[Allocation, ...]
     reservations: tuple[Allocation, ...]
     offers: tuple[RuntimeImage, ...]
+    waiting: tuple[Pod, ...] = ()
 
 
 class Extender:
@@ -64,6 +69,7 @@ class Extender:
         today: Callable[[], datetime.datetime],
         reservation_seconds: float = 60.0,
         reference_rates: ReferenceRates | None = None,
+        offer_seconds: float = OFFER_SECONDS,
     ) -> None:
         """Prepare; nothing is read before :meth:`run`.
 
@@ -73,13 +79,22 @@ class Extender:
             today: the wall clock, for events.
             reservation_seconds: how long a promise holds without a bind.
             reference_rates: of models outside the fleet.
+            offer_seconds: how long an offer stands.
         """
         self._client, self._now, self._today = client, now, today
-        self._rates = reference_rates
-        self.view = FleetView(client, on_pod=self._pod_changed, on_fleet=self._fleet_changed)
+        self.view = FleetView(
+            client,
+            on_pod=self._pod_changed,
+            on_fleet=self._fleet_changed,
+            on_machine=self._machine_changed,
+            now=now,
+            today=today,
+            reference_rates=reference_rates,
+        )
         self.reservations = Reservations(reservation_seconds)
         self.waiting = WaitingRoom()
         self.meters = Meters()
+        self.offers = Offers(client, self, now=now, today=today, count=self.meters.offers, seconds=offer_seconds)
         self._binding: set[str] = set()
         self._events = EventRecorder(client, "router")
         self._telling: set[asyncio.Task[None]] = set()
@@ -149,7 +164,33 @@ class Extender:
             allocations=tuple(self.view.allocations.values()),
             reservations=tuple(held.allocation for held in self.reservations.others("", self._now())),
             offers=self.view.offers,
+            waiting=tuple(_bare(pod) for uid in self.waiting if (pod := self.view.pod(uid)) is not None),
         )
+
+    def exact_place(self, pod: Pod) -> Chosen | None:
+        """Where a pod would go now without any substitution that its owner has not accepted."""
+        decision = self._decide(pod, self.view.machines.open_to(pod, self.view.node_names))
+        return decision if isinstance(decision, Chosen) else None
+
+    def alternatives(self, pod: Pod, request: ComputeRequest) -> tuple[Alternative, ...]:
+        """What could stand in for the cards that a pod names, the fairest first."""
+        note = note_for(pod, self.view.inventories)
+        return alternatives(
+            self._snapshot(pod),
+            request,
+            nodes=[n for n in self.view.machines.open_to(pod, self.view.node_names) if n not in self.view.silent],
+            reference_rates=self.view.reference_rates,
+            bound=vendor_bound(request, self.view.offers, note),
+        )
+
+    def promise(self, pod: Pod, allocation: Allocation, reason: str) -> None:
+        """Hold devices for a pod, which will be filtered soon; the promise lapses like any other."""
+        self.reservations.hold(pod.key, allocation, reason, self._now())
+        self._count()
+
+    def tell(self, pod: Pod, reason: str, message: str, *, warning: bool) -> None:
+        """Record an event about a pod, in the background."""
+        self._tell(pod, reason, message, warning=warning)
 
     async def _bind(self, arguments: BindArguments) -> BindAnswer:
         uid, node = arguments.poduid, arguments.node
@@ -202,20 +243,31 @@ class Extender:
         log.info("bound: pod=%s node=%s devices=%s", pod.key, outcome.bound.node, sorted(outcome.bound.devices()))
         return self._bound("bound")
 
-    def _decide(self, pod: Pod, nodes: Sequence[str], also: Sequence[Allocation] = ()) -> Decision:
-        taken = [
+    def _taken(self, pod: Pod) -> list[Allocation]:
+        """What is promised to other pods and not seen bound yet."""
+        return [
             held.allocation
             for held in self.reservations.others(pod.metadata.uid, self._now())
             if held.allocation.pod not in self.view.allocations
         ]
+
+    def _snapshot(self, pod: Pod) -> Snapshot:
+        """The fleet as this pod may use it: without what is promised to others."""
+        snapshot = self.view.snapshot
+        for allocation in self._taken(pod):
+            snapshot = snapshot.with_allocation(allocation)
+        return snapshot
+
+    def _decide(self, pod: Pod, nodes: Sequence[str], also: Sequence[Allocation] = ()) -> Decision:
         return decide(
             pod,
             nodes,
             self.view.snapshot,
-            taken=[*taken, *also],
+            taken=[*self._taken(pod), *also],
             offers=self.view.offers,
             note=note_for(pod, self.view.inventories),
-            reference_rates=self._rates,
+            reference_rates=self.view.reference_rates,
+            silent=self.view.silent,
         )
 
     def _confirm(self, pod: Pod, node: str) -> Decision:
@@ -267,14 +319,23 @@ class Extender:
 
     def _grown(self) -> None:
         self.waiting.grown()
+        self.offers.grown()
         self._stirred.set()
 
     def _count(self) -> None:
         self.meters.reservations.set(len(self.reservations))
         self.meters.waiting.set(len(self.waiting))
 
-    def _pod_changed(self, kind: ChangeKind, pod: Pod) -> None:
+    def _pod_changed(self, kind: ChangeKind, pod: Pod, held: Held) -> None:
+        """kube-scheduler wakes those it refused when a bound pod goes; those behind our gates it does not know."""
         uid = pod.metadata.uid
+        if held == "freed":
+            self.offers.grown()
+            self._stirred.set()
+        elif held == "taken":
+            self.offers.shrunk()
+        if self.offers.pod_changed(kind, pod):
+            self._stirred.set()
         if kind == "DELETED" or pod.finished:
             self.waiting.leave(uid)
             self._released(uid)
@@ -288,6 +349,10 @@ class Extender:
 
     def _fleet_changed(self) -> None:
         self._grown()
+
+    def _machine_changed(self) -> None:
+        self.offers.grown()
+        self._stirred.set()
 
     def _tell(self, pod: Pod, reason: str, message: str, *, warning: bool) -> None:
         task = asyncio.create_task(
@@ -304,11 +369,12 @@ class Extender:
             now = self._now()
             if self.reservations.lapse(now):
                 self._count()
-                self.waiting.grown()
+                self._grown()
             for held in self.reservations.doubtful(now):
                 await self._look_after(held)
-            again = await self._poke(now)
-            pause = TEND_SECONDS if again is None else min(TEND_SECONDS, max(0.0, again - now))
+            times = [await self._poke(now), await self.offers.tend()]
+            again = min((time for time in times if time is not None), default=now + TEND_SECONDS)
+            pause = min(TEND_SECONDS, max(0.0, again - self._now()))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stirred.wait(), pause)
 
@@ -360,6 +426,17 @@ class Extender:
             self.meters.pokes.inc()
             log.info("poked: pod=%s", pod.key)
         return again
+
+
+def _bare(pod: Pod) -> Pod:
+    """The pod without its variables and arguments: they may hold secrets, and decide nothing."""
+    containers = [msgspec.structs.replace(c, env=None, command=None, args=None) for c in pod.spec.containers]
+    init = pod.spec.initContainers and [
+        msgspec.structs.replace(c, env=None, command=None, args=None) for c in pod.spec.initContainers
+    ]
+    return msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(pod.spec, containers=containers, initContainers=init)
+    )
 
 
 def _was_refused(pod: Pod) -> bool:

@@ -4,8 +4,8 @@ A pod is *assumed* on a node the moment the decision is made, long before the bi
 against a cluster in which the first already sits. The assumption ends when the bound pod is seen, or the bind failed.
 """
 
+from hcs.kube.amounts import requested
 from hcs.kube.resources import Node
-from hcs.sandbox.scheduler.amounts import requested
 from hcs.sandbox.scheduler.nodes import NodeView, sum_amounts
 from hcs.sandbox.scheduler.objects import WholePod
 
