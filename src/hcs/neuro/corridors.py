@@ -50,7 +50,7 @@ class Ledger:
     @property
     def free(self) -> int:
         """Streams that can still be opened."""
-        return sum(len(self._free_channels(port)) for port in self.model.ports)
+        return sum(len(self.free_channels(port)) for port in self.model.ports)
 
     @property
     def relays(self) -> dict[Cell, int]:
@@ -124,6 +124,23 @@ class Ledger:
         self._relays.update(points)
         self._inner[holder] = (*self._inner.get(holder, ()), *points)
 
+    def claim(self, holder: int, channels: Iterable[tuple[str, int]]) -> tuple[Corridor, ...]:
+        """Reserve channels by (port, channel), all or none, without a route yet: where they lead is decided later.
+
+        Raises:
+            RefusedError: a channel is not there, or taken.
+        """
+        wanted = list(channels)
+        ports = {port.name: port for port in self.model.ports}
+        for name, channel in wanted:
+            if name not in ports or channel not in self.free_channels(ports[name]):
+                raise RefusedError(
+                    Refusal("ChannelTaken", f"channel {channel} of port {name} is taken; {self.free} streams are free")
+                )
+        self._taken.update({pair: 0 for pair in wanted})
+        self._held[holder] = tuple(Corridor(name, channel, 0, Route((ports[name].cell,))) for name, channel in wanted)
+        return self._held[holder]
+
     def release(self, holder: int) -> None:
         """Give back all that a holder has reserved; nothing where it has nothing."""
         for corridor in self._held.pop(holder, ()):
@@ -133,7 +150,7 @@ class Ledger:
 
     def _open(self, cell: Cell, ksps: int, routers: int) -> Corridor:
         refusals: list[Refusal] = []
-        ports = [port for port in self.model.ports if self._free_channels(port)]
+        ports = [port for port in self.model.ports if self.free_channels(port)]
         enough = [port for port in ports if self.rate_left(port) >= ksps]
         if not enough:
             most = max((self.rate_left(port) for port in ports), default=0)
@@ -158,12 +175,13 @@ class Ledger:
             except RefusedError as error:
                 refusals.extend(error.refusals)
                 continue
-            channel = self._free_channels(port)[0]
+            channel = self.free_channels(port)[0]
             self._taken[port.name, channel] = ksps
             self._relays.update(route.relays)
             return Corridor(port.name, channel, ksps, route)
         raise RefusedError(refusals[0])
 
-    def _free_channels(self, port: EdgePort) -> list[int]:
+    def free_channels(self, port: EdgePort) -> list[int]:
+        """The channels of a port that nobody has reserved, without those for control."""
         first = self._control[port.name]
         return [c for c in range(first, self.model.virtual_channels) if (port.name, c) not in self._taken]

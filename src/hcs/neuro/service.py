@@ -145,7 +145,7 @@ class NeuralService:
         if cores < 1:
             raise RefusedError(Refusal("NegativeSize", f"a lease has at least 1 core, not {cores}; ask like 100"))
         owner = self.tenant(tenant)
-        requests = [request] if request is not None else _shapes(cores)
+        requests = [request] if request is not None else shapes_of(cores)
         self._within_quota(owner, Amounts(cores=cores), 0)
         refusals: list[Refusal] = []
         for site in self._order(wish):
@@ -660,7 +660,7 @@ def _routers_of(task: Task) -> frozenset[Cell]:
     return frozenset(used)
 
 
-def _shapes(cores: int) -> list[CoreRequest]:
+def shapes_of(cores: int) -> list[CoreRequest]:
     """Rectangles of at least so many cores, the squarest first, none more than four times as long as wide."""
     width, height = squarest(cores)
     shapes = [CoreRequest(width, height)]
