@@ -24,12 +24,16 @@ class Registered(msgspec.Struct, frozen=True):
 
 COMMANDS: Final = (
     Registered("convert", "hcs.cli.convert", "What is a card, or an amount of compute, worth in other cards?"),
+    Registered("ura", "hcs.cli.ura", "Take in what others measured, as exchange rates."),
     Registered("fleet", "hcs.cli.fleet", "All cards of the cluster in one view, by node and model."),
     Registered("devices", "hcs.cli.devices", "One row a card: memory, tenants, health, quarantine."),
     Registered("why", "hcs.cli.why", "Why is this pod where it is, or still pending?"),
+    Registered("offers", "hcs.cli.offers", "What could I get now, on which cards?"),
+    Registered("simulate", "hcs.cli.simulate", "What would happen to this work on that fleet?"),
     Registered("asks", "hcs.cli.asks", "Which pods are offered other cards than they named?"),
     Registered("accept", "hcs.cli.accept", "Accept what a pod is offered."),
     Registered("decline", "hcs.cli.decline", "Decline it."),
+    Registered("rtos", "hcs.cli.rtos", "RTOS guests: what a container's settings become; the guests of this node."),
     Registered("demo", "hcs.cli.demo.command", "See it all work, with no cluster and no card.", "sandbox"),
     Registered("sandbox", "hcs.cli.sandbox", "A small cluster with emulated cards on this machine.", "sandbox"),
     Registered("router", "hcs.router.command", "Decides which cards a pod gets.", "router", program=True),

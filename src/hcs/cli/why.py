@@ -145,8 +145,10 @@ def screen(answer: Answer, *, wide: bool = False, columns: int = 100) -> Iterato
         nodes = sum(len(reason.nodes) for reason in rest)
         yield from line("", f"and {len(rest)} more reasons on {nodes} nodes; -o wide shows them")
     hints = list(dict.fromkeys(reason.hint for reason in shown if reason.hint)) if answer.state != "Placeable" else []
-    if hints or answer.offer:
+    if hints or answer.offer or answer.nearest:
         yield "", ""
+    if answer.nearest:
+        yield from line("nearest", answer.nearest)
     for hint in hints:
         yield from line("try", hint, style="cyan")
     if answer.offer:

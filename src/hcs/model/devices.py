@@ -19,13 +19,18 @@ SOURCES: Final = ("measured", "benchmark", "datasheet", "derived")
 Verdict = Literal["Healthy", "SubHealthy", "Failed", "Unknown"]
 
 
-class Rate(msgspec.Struct, frozen=True, rename="camel"):
-    """What one whole device does in one workload class, in thousandths of an ACU, and how we know."""
+class Rate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What one whole device does in one workload class, in thousandths of an ACU, and how we know.
+
+    ``as_of`` is a date like ``2026-11-20`` or a month: when it was measured, or read from the source where that does
+    not say; empty when nobody knows.
+    """
 
     workload: str
     milliacu: int
     source: Source
     note: str = ""
+    as_of: str = ""
 
 
 class Link(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -50,7 +50,7 @@ def place(
     allowed = _nodes_mask(snapshot, nodes)
     chosen = POLICIES[policy].choose(snapshot, appraisals, allowed)
     if chosen is not None:
-        return _placement(snapshot, request, appraisals, chosen)
+        return placement_of(snapshot, request, appraisals, chosen)
     refusals, _ = refuse_nodes(snapshot, appraisals, allowed)
     refusals = _with_unmanaged(snapshot, refusals, nodes)
     return Unplaceable(refusals, summarise(refusals))
@@ -90,7 +90,7 @@ def explain(
         found = offer(snapshot, request, nodes=nodes, reference_rates=reference_rates, bound=bound, policy=policy)
         offered = found if isinstance(found, Placement) else None
     return Explanation(
-        placement=None if chosen is None else _placement(snapshot, request, appraisals, chosen),
+        placement=None if chosen is None else placement_of(snapshot, request, appraisals, chosen),
         serving=serving,
         refusals=refusals,
         summary=summarise(refusals, len(serving)),
@@ -118,9 +118,10 @@ def _with_unmanaged(
     return tuple(sorted((*refusals, *(NodeRefusal(name, why, False) for name in unknown)), key=lambda r: r.node))
 
 
-def _placement(
+def placement_of(
     snapshot: Snapshot, request: ComputeRequest, appraisals: Sequence[Appraisal], chosen: Chosen
 ) -> Placement:
+    """Write down a choice: who gets how much of which device, and why it came to that."""
     fleet = snapshot.fleet
     containers, whole = {}, []
     for appraisal, positions in zip(appraisals, chosen.devices, strict=True):

@@ -53,12 +53,13 @@ class NotSyncedError(RuntimeError):
 
 
 class Replayable(msgspec.Struct, frozen=True):
-    """The input of the next decision: with it and a pod anybody can repeat it."""
+    """The input of the next decision: with it and a pod anybody can repeat it. ``waiting`` are the pods refused."""
 
     nodes: tuple[NodeInventory, ...]
     allocations: tuple[Allocation, ...]
     reservations: tuple[Allocation, ...]
     offers: tuple[RuntimeImage, ...]
+    waiting: tuple[Pod, ...] = ()
 
 
 class Extender:
@@ -182,6 +183,7 @@ class Extender:
             allocations=tuple(self.view.allocations.values()),
             reservations=tuple(held.allocation for held in self.reservations.others("", self._now())),
             offers=self.view.offers,
+            waiting=tuple(_bare(pod) for uid in self.waiting if (pod := self.view.pod(uid)) is not None),
         )
 
     async def _bind(self, arguments: BindArguments) -> BindAnswer:
@@ -397,6 +399,17 @@ class Extender:
             if pod is not None:
                 await self.desk.wake(pod)
         return again
+
+
+def _bare(pod: Pod) -> Pod:
+    """The pod without its variables and arguments: they may hold secrets, and decide nothing."""
+    containers = [msgspec.structs.replace(c, env=None, command=None, args=None) for c in pod.spec.containers]
+    init = pod.spec.initContainers and [
+        msgspec.structs.replace(c, env=None, command=None, args=None) for c in pod.spec.initContainers
+    ]
+    return msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(pod.spec, containers=containers, initContainers=init)
+    )
 
 
 def _was_refused(pod: Pod) -> bool:
