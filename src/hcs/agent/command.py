@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from hcs.agent.admissions import write_file
-from hcs.agent.measuring import ProcessMeasurer, can_measure
 from hcs.agent.guard import guarded
+from hcs.agent.measuring import ProcessMeasurer, can_measure
 from hcs.agent.node import Agent, Task
 from hcs.inject.builtin import builtin_profiles
 from hcs.kube.connection import connect

@@ -29,9 +29,9 @@ from hcs.agent.publishing import ABILITIES, Publisher
 from hcs.agent.runtime import INDEX, RuntimeLink
 from hcs.kube import resources
 from hcs.kube.informer import Informer
+from hcs.model import names
 from hcs.model.allocations import allocation_of
 from hcs.model.devices import Quarantine
-from hcs.model import names
 from hcs.nri.plugin import Plugin
 from hcs.nri.runtimes import PLUGIN_EVENTS
 from hcs.vendors.base import Asker, Questioner, Vendor
