@@ -29,6 +29,7 @@ COMMANDS: Final = (
     Registered("fleet", "hcs.cli.fleet", "All cards of the cluster in one view, by node and model."),
     Registered("devices", "hcs.cli.devices", "One row a card: memory, tenants, health, quarantine."),
     Registered("probe", "hcs.cli.probe", "What does a vendor's tool say about its cards?"),
+    Registered("top", "hcs.cli.top", "What is given away of every card, live."),
     Registered("why", "hcs.cli.why", "Why is this pod where it is, or still pending?"),
     Registered("offers", "hcs.cli.offers", "What could I get now, on which cards?"),
     Registered("simulate", "hcs.cli.simulate", "What would happen to this work on that fleet?"),
