@@ -169,8 +169,9 @@ def once(
 async def _look(node: str, emulated_cards: Path | None) -> Looked:
     cards = Cards(_vendors(emulated_cards))
     await cards.probe()
+    silent = cards.silent
     await cards.check()
-    return Looked(node, cards.devices, dict(cards.driver_versions), cards.silent)
+    return Looked(node, cards.devices, dict(cards.driver_versions), {**cards.silent, **silent})
 
 
 def _vendors(emulated_cards: Path | None) -> list[Vendor]:
