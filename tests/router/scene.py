@@ -292,7 +292,7 @@ class Scene:
 
     def http(self, extender: Extender) -> httpx2.AsyncClient:
         """How the scheduler reaches a router; every call is noted in :attr:`calls`."""
-        return httpx2.AsyncClient(transport=_Noting(self, make_app(extender)), base_url="http://router")
+        return httpx2.AsyncClient(transport=_Noting(self, make_app(extender)), base_url="http://router", timeout=30)
 
     async def filter(self, http: httpx2.AsyncClient, name: str, *nodes: str) -> dict[str, Any]:
         """Call ``filter`` for a pod as kube-scheduler does."""
@@ -364,6 +364,23 @@ def definition(plural: str) -> dict[str, Any]:
     """A custom resource definition as it is shipped."""
     found: dict[str, Any] = yaml.safe_load((ROOT / "config" / "crds" / f"{plural}.yaml").read_text())
     return found
+
+
+def definition_of(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:
+    """A definition of somebody else's namespaced kind, with any fields."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
+            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
 
 
 @functools.cache

@@ -4,12 +4,15 @@ import asyncio
 import hashlib
 import logging
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hcs.agent.admissions import write_file
+from hcs.agent.guard import guarded
+from hcs.agent.measuring import ProcessMeasurer, can_measure
 from hcs.agent.node import Agent, Task
 from hcs.inject.builtin import builtin_profiles
 from hcs.kube.connection import connect
@@ -37,11 +40,18 @@ def run(
     emulated_cards: Annotated[
         Path | None, typer.Option(help="Directory of emulated card files; then no real card is looked for.")
     ] = None,
+    nri_socket: Annotated[
+        Path | None,
+        typer.Option(help="The container runtime's NRI socket; without it, the runtime asks over --socket."),
+    ] = None,
     host_root: Annotated[
         Path, typer.Option(help="Where the host's own file tree is seen, to look for device nodes and driver files.")
     ] = Path("/"),
     poll_seconds: Annotated[float, typer.Option(help="Time between two readings of the cards' health.")] = 0.2,
     probe_seconds: Annotated[float, typer.Option(help="Time between two probes for cards.")] = 60.0,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate/--no-calibrate", help="Measure cards that nobody uses, once per driver.")
+    ] = True,
     ready_file: Annotated[Path | None, typer.Option(help="Write pid and address here once listening.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
@@ -55,9 +65,11 @@ def run(
             Endpoint(unix_socket=str(unix_socket.absolute())),
             state_dir.absolute(),
             emulated_cards.absolute() if emulated_cards is not None else None,
+            nri_socket,
             host_root,
             poll_seconds,
             probe_seconds,
+            calibrate,
             ready_file,
         )
     )
@@ -70,11 +82,16 @@ async def _run(
     endpoint: Endpoint,
     state: Path,
     emulated_cards: Path | None,
+    nri_socket: Path | None,
     host_root: Path,
     poll: float,
     probe: float,
+    calibrate: bool,
     ready_file: Path | None,
 ) -> None:
+    drivers: Callable[[], dict[str, str]] = lambda: agent.cards.driver_versions  # noqa: E731 - named for its type
+    able = calibrate and can_measure(emulated_cards)
+    measurer = ProcessMeasurer(emulated_cards=emulated_cards, drivers=drivers) if able else None
     agent = Agent(
         node,
         client=connect(kubeconfig, context),
@@ -84,6 +101,9 @@ async def _run(
         exists=lambda path: (host_root / path.lstrip("/")).exists(),
         poll=poll,
         probe=probe,
+        measurer=measurer,
+        nri_socket=nri_socket,
+        guarded=lambda: guarded(Path(endpoint.unix_socket).with_name("guard.lock")),
     )
     Path(endpoint.unix_socket).parent.mkdir(parents=True, exist_ok=True)
     async with asyncio.TaskGroup() as group:

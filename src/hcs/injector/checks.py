@@ -12,6 +12,7 @@ import yaml
 
 from hcs.injector.settings import Settings
 from hcs.model import names
+from hcs.model.gangs import read_membership
 from hcs.model.pods import Container, Pod
 from hcs.model.quantities import QuantityError, parse_amount
 from hcs.model.refusals import Refusal
@@ -51,6 +52,12 @@ def check_pod(pod: Pod, settings: Settings) -> Iterator[Refusal]:
 
 def check_fields(pod: Pod, request: ComputeRequest) -> Iterator[Refusal]:
     """Find what clashes with the fields that admission writes for this request."""
+    if request.substitution == "ask" and read_membership(pod) is not None:
+        yield Refusal(
+            "GangCannotAsk",
+            f"annotation {names.SUBSTITUTION}: ask makes one pod wait for an answer, and a gang starts together; "
+            "use never or auto on its members",
+        )
     if ".." in request.checkpoint.split("/"):
         yield Refusal(
             "BadCheckpointPath",

@@ -24,6 +24,7 @@ from hcs.injector.checks import (
 from hcs.injector.limits import check_limits
 from hcs.injector.settings import Settings
 from hcs.model import names
+from hcs.model.gangs import read_membership
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, ContainerRequest, check_annotations, read_request
@@ -64,6 +65,8 @@ def mutate(raw: Mapping[str, Any], catalogue: Catalogue, settings: Settings) -> 
     _require_plugin(changed)
     if request.substitution == "ask" and (request.models or request.vendors):
         _gate(spec, names.ASK_GATE)
+    if read_membership(pod) is not None:
+        _gate(spec, names.GANG_GATE)
     if request.models:
         changed["metadata"]["annotations"][names.MODELS] = ",".join(canonical_models(request, catalogue))
     for container in request.containers:

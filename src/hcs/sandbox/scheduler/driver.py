@@ -93,8 +93,10 @@ class SchedulerDriver:
             entry = self.queue.pop(self._now())
             if entry is None:
                 self._stirred.clear()
+                wake = self.queue.next_wake(self._now())
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stirred.wait(), self.queue.next_wake(self._now()))
+                    # A timer may ring a hair before its time; a hair more, so that it is then really over.
+                    await asyncio.wait_for(self._stirred.wait(), None if wake is None else wake + 1e-6)
                 continue
             await self._cycle(entry)
 
