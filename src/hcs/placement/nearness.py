@@ -71,7 +71,8 @@ class WiredTogether:
 
     def refuse(self, snapshot: Snapshot, appraisal: Appraisal, node: int, left: Mask) -> Refusal:
         locality, fleet = appraisal.request.locality, snapshot.fleet
-        here = np.flatnonzero(left & (fleet.node == node))
+        inside = fleet.slice_of(node)
+        here = inside.start + np.flatnonzero(left[inside])
         cards = max((int(appraisal.cards[fleet.kind[place]]) for place in here), default=appraisal.container.cards)
         ways = sorted({link.kind for place in here for link in fleet.devices[int(place)].links})
         asked = [describe_links(locality.links)] if locality.links is not None and locality.links.required else []
