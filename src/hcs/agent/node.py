@@ -21,6 +21,7 @@ from starlette.applications import Starlette
 
 from hcs.agent import app
 from hcs.agent.admissions import Admissions
+from hcs.agent.alarms import Alarms
 from hcs.agent.cards import Cards
 from hcs.agent.delivery import Delivery
 from hcs.agent.profiles import SiteProfiles
@@ -76,7 +77,8 @@ class Agent:
         self._pods = Informer(client, resources.Pod, fields={"spec.nodeName": node})
         self._nodes = Informer(client, resources.ComputeNode, namespace=None, fields={"metadata.name": node})
         self._overlays = Informer(client, resources.RuntimeProfile, namespace=None)
-        self.cards = Cards(vendors, changed=lambda: self.publisher.wake.set(), asker=asker)
+        self.cards = Cards(vendors, changed=lambda: self.publisher.wake.set(), asker=asker, clock=clock)
+        self.alarms = Alarms(self.cards)
         self.publisher = Publisher(node, client=client, nodes=self._nodes, cards=self.cards, now=now, registry=registry)
         admissions = Admissions(state)
         admissions.drop_strays()
@@ -116,6 +118,7 @@ class Agent:
             self._nodes.run,
             self._overlays.run,
             lambda: self.cards.watch(self._pause, poll=self._poll, probe=self._probe),
+            lambda: self.alarms.watch(self._pause),
             lambda: self.publisher.run(self._pause),
             lambda: self.publisher.beat(self._pause),
             self._sweep,

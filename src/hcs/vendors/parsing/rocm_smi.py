@@ -1,8 +1,8 @@
 """``rocm-smi`` and Hygon's ``hy-smi``, which descends from it: the concise table, ``--json``, ``--showtopo``.
 
 Columns of the table stand apart by two blanks or more and are named by the line above them. A line on which the tool
-could read neither heat, power, clocks nor performance level is a card it has lost; the 0 % it prints there for load is a
-default, not a reading, and becomes null.
+could read neither heat, power, clocks nor performance level is a card it has lost; the 0 % it prints there for load is
+a default, not a reading, and becomes null.
 """
 
 import re

@@ -14,7 +14,8 @@ Number = int | float
 Reader = Callable[[str], object]
 
 UNKNOWN: Final = (
-    r"\[?\(?(?:N/?A|NA|Not (?:Supported|Available|Applicable)|Unsupported|None|Unknown(?: Error)?|Insufficient Permissions"
+    r"\[?\(?(?:N/?A|NA|Not (?:Supported|Available|Applicable)|Unsupported|None|Unknown(?: Error)?"
+    r"|Insufficient Permissions"
     r"|(?:Requested )?functionality has been deprecated|(?:GPU )?requires reset|GPU is lost|ERR!?|Invalid|null|nan"
     r"|<unknown>|error|-+|/|\.\.\.)\)?\]?"
 )
