@@ -1,9 +1,9 @@
 """What has happened to each card: faults that come as events, remembered for as long as they matter. Pure.
 
 A reading shows a card as it is; an event (an Xid, a PCIe error, an Ascend fault) is over when it is told. Here fatal
-ones stay until somebody says that the card was repaired, and mild ones count within a window. Windows and thresholds are
-policy: three failures of different programs in an hour, thirty corrected PCIe errors in a minute; Ascend's escalations
-are the vendor's defaults (the device plugin's ``faultCustomization.json``).
+ones stay until somebody says that the card was repaired, and mild ones count within a window. Windows and thresholds
+are policy: three failures of different programs in an hour, thirty corrected PCIe errors in a minute; Ascend's
+escalations are the vendor's defaults (the device plugin's ``faultCustomization.json``).
 """
 
 from collections import deque

@@ -7,7 +7,7 @@ it there; a unit in the cell wins. The same words in other units are refused rat
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 Number = int | float
@@ -193,7 +193,7 @@ def flag(text: str | None) -> bool | None:
     return False if found in ("not active", "no", "false") else None
 
 
-def _in_units(text: str | None, scale: dict[str, float], header: str) -> Number | None:
+def _in_units(text: str | None, scale: Mapping[str, float], header: str) -> Number | None:
     match = _QUANTITY.fullmatch((text or "").strip())
     if match is None or len(match.group(1)) > 24:
         return None
