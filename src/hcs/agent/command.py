@@ -25,9 +25,9 @@ from hcs.native import NativeLibraryError, emulated_driver_dir, interceptor_path
 from hcs.process import logs
 from hcs.process.serving import Endpoint, serve
 from hcs.ura.catalogue import load_catalogue
+from hcs.vendors import registry
 from hcs.vendors.base import Vendor
 from hcs.vendors.emulated_vendor import EmulatedVendor
-from hcs.vendors.nvidia import NvidiaVendor
 
 log = logging.getLogger(__name__)
 
@@ -179,10 +179,10 @@ def _vendors(emulated_cards: Path | None) -> list[Vendor]:
     if emulated_cards is not None:
         profiles = builtin_profiles()
         return [EmulatedVendor(emulated_cards, catalogue=catalogue, profiles=profiles, drivers=_emulated_driver)]
-    nvidia = NvidiaVendor.find(catalogue)
-    if nvidia is None:
-        log.warning("no cards can be found on this node: no vendor's library is present")
-    return [nvidia] if nvidia is not None else []
+    vendors = registry.present(catalogue)
+    if not vendors:
+        log.warning("no cards can be found on this node: no vendor's library or tool is present")
+    return vendors
 
 
 def _emulated_driver(vendor: str) -> Path | None:
