@@ -25,7 +25,7 @@ from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, read_request
 from hcs.placement.appraisals import ReferenceRates, VendorBound
-from hcs.placement.gangs import Gang, GangPlan, Member, plan_gang
+from hcs.placement.gangs import Gang, GangPlan, Member, check_plan, plan_gang
 from hcs.placement.plans import Unplaceable
 from hcs.placement.snapshot import Snapshot
 from hcs.router.decisions import Chosen, Refused
@@ -286,11 +286,7 @@ class Conductor:
             over = overflowing(plan, needs, self._desk.rooms({m.placement.node for m in plan.members}))
             if not over:
                 return plan
-            closed = dict(over)
-            members = [
-                Member(m.pod, m.request, (m.nodes or frozenset()) - {closed[m.pod]}) if m.pod in closed else m
-                for m in members
-            ]
+            members = _spilled(members, plan, dict(over))
             if any(not member.nodes for member in members):
                 break
         return "the nodes with the cards have too little CPU, memory or room for pods for all members together"
@@ -320,9 +316,9 @@ class Conductor:
         """All have come: one last look, then nothing holds them any more."""
         assert gang.plan is not None
         allocations = gang.plan.allocations()
-        stale = no_longer_holds(self._desk.snapshot_without({one.pod for one in allocations}), allocations)
-        if stale:
-            self._drop(gang, f"the gang's plan does not hold any more: {stale}", result="stale")
+        stale = check_plan(self._desk.snapshot_without({one.pod for one in allocations}), gang.plan)
+        if stale is not None:
+            self._drop(gang, f"the gang's plan does not hold any more: {stale.message}", result="stale")
             return
         gang.phase = "binding"
         gang.left, gang.bound, gang.failed = {one.pod for one in allocations}, set(), set()
@@ -404,23 +400,19 @@ class Conductor:
         gang.dirty = True
 
 
-def no_longer_holds(snapshot: Snapshot, allocations: Iterable[Allocation]) -> str:
-    """Why allocations decided earlier cannot all be made on this snapshot, which lacks them; empty where they can."""
-    fleet = snapshot.fleet
-    allocations = tuple(allocations)
-    before = set(snapshot.overcommitted)
-    for allocation in allocations:
-        if allocation.node not in fleet.node_index:
-            return f"{allocation.node} is gone"
-        for device in sorted(allocation.devices()):
-            position = fleet.device_index.get((allocation.node, device))
-            if position is None:
-                return f"{allocation.node} has no card {device} any more"
-            if not fleet.usable[position] or not fleet.ready[fleet.node[position]]:
-                return f"card {device} on {allocation.node} may not be used any more"
-        snapshot = snapshot.with_allocation(allocation)
-    over = sorted(set(snapshot.overcommitted) - before)
-    return f"card {over[0][1]} on {over[0][0]} was given to others" if over else ""
+def _spilled(members: Sequence[Member], plan: GangPlan, over: dict[str, str]) -> list[Member]:
+    """Members that overflow a node may not go there; those that filled it stay, so that others do not follow them."""
+    full = set(over.values())
+    found = []
+    for member in members:
+        nodes = member.nodes or frozenset()
+        place = plan.member(member.pod)
+        if member.pod in over:
+            nodes = nodes - full
+        elif place is not None and place.node in full:
+            nodes = frozenset({place.node})
+        found.append(Member(member.pod, member.request, nodes))
+    return found
 
 
 def _vendor(pod: Pod) -> str:
