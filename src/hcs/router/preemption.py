@@ -170,7 +170,8 @@ class Preemption:
             await self._begin(candidate, chosen)
         times = [standing.next_try for standing in self._under_way.values() if standing.left]
         times += [standing.until for standing in self._under_way.values()]
-        return min((*times, *self._not_before.values()), default=None)
+        times += [when for key, when in self._not_before.items() if key not in self._under_way]
+        return min(times, default=None)
 
     def _choose(self, candidate: Candidate) -> VictimPlan | GangVictims | Refusal:
         desk = self._desk
