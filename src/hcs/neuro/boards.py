@@ -77,6 +77,8 @@ class BoardModel(msgspec.Struct, frozen=True, kw_only=True):
     controllers: tuple[Cell, ...] = ()
     rotation: bool = True
     step_us: int = 1000
+    ksps: int = 0
+    """The measured throughput of the whole board in KSPS; 0 takes what cores and ports add up to."""
     module: str = ""
     """Set where a node carries unlike boards: the resources of this one are named with it, like ``ksps-type-a``."""
     source: str = ""

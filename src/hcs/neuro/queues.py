@@ -21,7 +21,7 @@ from hcs.neuro.grids import Layout, Rectangle, bits
 
 DEPTH: Final = 64
 """How many behind the first are looked at."""
-REHEARSED: Final = 15
+REHEARSED: Final = 30
 """How many behind the first are played through."""
 _PLACES: Final = 24
 """Places for the first that are compared."""

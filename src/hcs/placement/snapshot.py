@@ -155,7 +155,16 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
         used[_TENANTS, devices] += 1
         used[_WHOLE, devices] += 1
         used.setflags(write=False)
-        return Snapshot(self.fleet, used, self.stray)
+        return msgspec.structs.replace(self, used=used)
+
+    def vacant(self) -> "Snapshot":
+        """The same hardware with nobody on it."""
+        return Snapshot.build(self.fleet.nodes)
+
+    def only(self, node: int) -> "Snapshot":
+        """One node as if it were the whole fleet, its devices in the same order."""
+        inside = self.fleet.slice_of(node)
+        return msgspec.structs.replace(Snapshot.build([self.fleet.nodes[node]]), used=self.used[:, inside].copy())
 
     def same_as(self, other: "Snapshot") -> bool:
         """Whether both show the same hardware, health and ledger."""

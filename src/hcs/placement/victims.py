@@ -16,7 +16,7 @@ from hcs.model.allocations import Allocation
 from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import Appraisal
 from hcs.placement.engine import placement_of
-from hcs.placement.fleet import Integers, build_fleet
+from hcs.placement.fleet import Integers
 from hcs.placement.plans import Placement
 from hcs.placement.policies import POLICIES
 from hcs.placement.snapshot import Snapshot
@@ -86,11 +86,10 @@ class NodeView:
         """
         number = snapshot.fleet.node_index[node]
         inside = snapshot.fleet.slice_of(number)
-        fleet = build_fleet([snapshot.fleet.nodes[number]])
-        self._now = Snapshot(fleet, snapshot.used[:, inside].copy())
+        self._now = snapshot.only(number)
         self._ask, self._room = ask, room
         # Devices stand in the same order in both fleets, so each kind here is the one that its first device has there.
-        _, first = np.unique(fleet.kind, return_index=True)
+        _, first = np.unique(self._now.fleet.kind, return_index=True)
         self._appraisals = tuple(_narrowed(one, snapshot.fleet.kind[inside][first]) for one in appraisals)
         self._answers: dict[frozenset[str], Placement | None] = {}
 

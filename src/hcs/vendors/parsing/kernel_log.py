@@ -60,14 +60,14 @@ def read(text: str, command: str = "") -> Report:
     found = []
     for line in text.split("\n"):
         if board := _BOARD.search(line):
-            card = cards.setdefault(board.group(1), {"bus_id": board.group(1)})
+            card = cards.setdefault(_slot(board.group(1)), {"bus_id": board.group(1)})
             card["uuid"] = values.identifier(board.group(2))
         event = event_of(line)
         if event is None:
             continue
         found.append(_shown(event))
         if event.kind == "xid" and event.bus_id is not None and event.code is not None:
-            codes = cards.setdefault(event.bus_id, {"bus_id": event.bus_id}).setdefault("xids", [])
+            codes = cards.setdefault(_slot(event.bus_id), {"bus_id": event.bus_id}).setdefault("xids", [])
             codes += [event.code] if event.code not in codes else []
     return Report(
         tool="kernel-log",
@@ -118,6 +118,11 @@ def event_of(line: str) -> Event | None:
             time=time,
         )
     return None
+
+
+def _slot(bus: str) -> str:
+    """A PCI address without its function, in lower case: NVIDIA's messages have it both ways."""
+    return bus.lower().partition(".")[0]
 
 
 def _severity(kind: str, weight: str | None) -> str:

@@ -16,7 +16,7 @@ Reader = Callable[[str], object]
 UNKNOWN: Final = (
     r"\[?\(?(?:N/?A|NA|Not (?:Supported|Available|Applicable)|Unsupported|None|Unknown(?: Error)?|Insufficient Permissions"
     r"|(?:Requested )?functionality has been deprecated|(?:GPU )?requires reset|GPU is lost|ERR!?|Invalid|null|nan"
-    r"|error|-+|/|\.\.\.)\)?\]?"
+    r"|<unknown>|error|-+|/|\.\.\.)\)?\]?"
 )
 """Everything that means "unknown", as a regular expression, to be matched without regard to case."""
 NUMBER: Final = r"[+-]?[0-9]+(?:\.[0-9]+)?"
@@ -42,6 +42,12 @@ def word(text: str | None) -> str | None:
     """The text without blanks around it; None where it means unknown or was masked."""
     text = " ".join((text or "").split())
     return None if _UNKNOWN.fullmatch(text) or _MASKED.search(text) else text
+
+
+def state(text: str | None) -> str | None:
+    """A tool's own word for a device's health; here "Not Available" and "Unknown" are statements."""
+    text = " ".join((text or "").split())
+    return text if re.search(r"[A-Za-z]{2}", text) and text.upper() not in ("N/A", "NA", "NONE") else None
 
 
 def name(text: str | None) -> str | None:
