@@ -62,7 +62,9 @@ def plan_migration(
     shapes = {(request.width, request.height, False)}
     if request.rotation and request.width != request.height:
         shapes.add((request.height, request.width, True))
-    targets = [target for shape in shapes for target in _targets(allocator, shape, request.cores, movable, limits, most)]
+    targets = [
+        target for shape in shapes for target in _targets(allocator, shape, request.cores, movable, limits, most)
+    ]
     targets.sort()
     for cost, rectangle, turned in targets[:_TRIED]:
         moves = _clear(allocator, rectangle, movable)
@@ -100,9 +102,7 @@ def _targets(
     return found
 
 
-def _clear(
-    allocator: Allocator, target: Rectangle, movable: Mapping[int, CoreRequest]
-) -> tuple[Move, ...] | None:
+def _clear(allocator: Allocator, target: Rectangle, movable: Mapping[int, CoreRequest]) -> tuple[Move, ...] | None:
     """Moves that clear a rectangle, the largest first; None where somebody finds no other place."""
     board = allocator.copy()
     kept_clear = board.layout.rectangle(target)

@@ -495,8 +495,9 @@ class NeuralService:
             self._restore(saved)
             raise
         life = Life()
-        for event in ("placed", "routed"):
-            life, _ = life.after(event)  # type: ignore[arg-type]
+        events: tuple[Event, ...] = ("placed", "routed")
+        for event in events:
+            life, _ = life.after(event)
         task = msgspec.structs.replace(task, life=life)
         self.next_id += 1
         owner.next_task += 1
@@ -625,8 +626,9 @@ class NeuralService:
         del self.tenants[task.tenant].tasks[task.number]
 
     def _checkpoint(self) -> "_Checkpoint":
+        books: list[Site | Tenant | Lease] = [*self.sites.values(), *self.tenants.values(), *self.leases.values()]
         return _Checkpoint(
-            [(kept, kept.copy()) for kept in (*self.sites.values(), *self.tenants.values(), *self.leases.values())],
+            [(kept, kept.copy()) for kept in books],
             dict(self.leases),
             dict(self.tasks),
             self.table.copy(),

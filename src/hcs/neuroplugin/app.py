@@ -182,7 +182,9 @@ def build(operator: Operator, *, tokens: Mapping[str, str], registry: CollectorR
         endpoint = service.table.forward(who, address)
         if endpoint is None:
             raise missing("stream", address)
-        return _json(200, {"address": address, "ksps": endpoint.ksps, "port": endpoint.port, "channel": endpoint.channel})
+        return _json(
+            200, {"address": address, "ksps": endpoint.ksps, "port": endpoint.port, "channel": endpoint.channel}
+        )
 
     async def policy(request: Request) -> Response:
         return _json(200, network_policy(tenant(request)))

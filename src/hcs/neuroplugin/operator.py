@@ -246,9 +246,7 @@ def described(task: Task, cores: bool = False) -> dict[str, Any]:
         told["rectangle"] = [task.rectangle.x, task.rectangle.y, task.rectangle.width, task.rectangle.height]
         told["cores"] = [list(cell) for cell in task.cores]
         told["relays"] = [
-            list(cell)
-            for route in (*(c.route for c in task.corridors), *task.spike_routes)
-            for cell in route.relays
+            list(cell) for route in (*(c.route for c in task.corridors), *task.spike_routes) for cell in route.relays
         ]
         told["corridors"] = [
             {"port": c.port, "channel": c.channel, "ksps": c.ksps, "points": [list(p) for p in c.route.points]}
