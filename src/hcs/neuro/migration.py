@@ -25,6 +25,9 @@ class MigrationLimits(msgspec.Struct, frozen=True):
     cost_pct: int = 200
 
 
+USUAL: Final = MigrationLimits()
+
+
 class Move(msgspec.Struct, frozen=True):
     """One holder goes from one rectangle to another; they may overlap, for it is unloaded before it is loaded."""
 
@@ -46,7 +49,7 @@ def plan_migration(
     allocator: Allocator,
     request: CoreRequest,
     movable: Mapping[int, CoreRequest],
-    limits: MigrationLimits = MigrationLimits(),
+    limits: MigrationLimits = USUAL,
 ) -> MigrationPlan | None:
     """Find the cheapest plan among the likely ones; None where the request cannot fit, or only by moving too much.
 

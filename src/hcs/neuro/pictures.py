@@ -112,14 +112,14 @@ def draw_svg(picture: BoardPicture) -> str:
         'stroke="#888888"/>',
     ]
     every = max(1, -(-26 // cell))
-    for x in range(0, picture.width, every):
-        parts.append(
-            f'<text x="{left + x * cell + cell / 2:g}" y="{top - 6}" text-anchor="middle" fill="#777">{x}</text>'
-        )
-    for y in range(0, picture.height, max(1, -(-14 // cell))):
-        parts.append(
-            f'<text x="{left - 6}" y="{top + y * cell + cell / 2 + 4:g}" text-anchor="end" fill="#777">{y}</text>'
-        )
+    parts.extend(
+        f'<text x="{left + x * cell + cell / 2:g}" y="{top - 6}" text-anchor="middle" fill="#777">{x}</text>'
+        for x in range(0, picture.width, every)
+    )
+    parts.extend(
+        f'<text x="{left - 6}" y="{top + y * cell + cell / 2 + 4:g}" text-anchor="end" fill="#777">{y}</text>'
+        for y in range(0, picture.height, max(1, -(-14 // cell)))
+    )
     for patch in picture.patches:
         number = order[patch.tenant]
         r = patch.rectangle
@@ -136,8 +136,9 @@ def draw_svg(picture: BoardPicture) -> str:
     def mark(x: int, y: int, inner: str) -> None:
         parts.append(f'<g transform="translate({left + x * cell},{top + y * cell})">{inner}</g>')
 
-    near, far = cell * 0.25, cell * 0.75
-    cross = f'<path d="M {near:g} {near:g} L {far:g} {far:g} M {far:g} {near:g} L {near:g} {far:g}" stroke="#c00" stroke-width="2"/>'
+    near, far, mid = cell * 0.25, cell * 0.75, f"{cell / 2:g}"
+    strokes = f"M {near:g} {near:g} L {far:g} {far:g} M {far:g} {near:g} L {near:g} {far:g}"
+    cross = f'<path d="{strokes}" stroke="#c00" stroke-width="2"/>'
     for x, y in picture.dead_cores:
         mark(x, y, cross)
     for x, y in picture.dead_routers:
@@ -146,19 +147,20 @@ def draw_svg(picture: BoardPicture) -> str:
         mark(
             x,
             y,
-            f'<circle cx="{cell / 2:g}" cy="{cell / 2:g}" r="{cell * 0.3:g}" fill="none" stroke="#555" stroke-width="2"/>',
+            f'<circle cx="{mid}" cy="{mid}" r="{cell * 0.3:g}" fill="none" stroke="#555" stroke-width="2"/>',
         )
     for x, y in picture.relays:
         mark(
             x,
             y,
-            f'<path d="M {cell / 2:g} {near:g} L {far:g} {cell / 2:g} L {cell / 2:g} {far:g} L {near:g} {cell / 2:g} Z" fill="#111"/>',
+            f'<path d="M {mid} {near:g} L {far:g} {mid} L {mid} {far:g} L {near:g} {mid} Z" fill="#111"/>',
         )
     for name, (x, y) in picture.ports:
         mark(
             x,
             y,
-            f'<title>port {escape(name)}</title><rect x="1" y="1" width="{cell - 2}" height="{cell - 2}" fill="none" stroke="#111" stroke-width="2" stroke-dasharray="3 2"/>',
+            f'<title>port {escape(name)}</title><rect x="1" y="1" width="{cell - 2}" height="{cell - 2}" fill="none" '
+            'stroke="#111" stroke-width="2" stroke-dasharray="3 2"/>',
         )
     for source, target in picture.moves:
         a = (left + (source.x + source.width / 2) * cell, top + (source.y + source.height / 2) * cell)

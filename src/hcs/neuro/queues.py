@@ -1,9 +1,9 @@
 """Who goes next when not all can: first come first served, with a reservation for the first and backfill behind it.
 
-The first in the queue that does not fit gets a *reservation*: the rectangle that it will have soonest, if everybody ends
-when expected, and the time of it. Others behind it may start at once (*backfill*) if they keep off that rectangle, or
-if they will be gone by that time; so nobody delays the first. Where nothing is known about how long anybody stays, the
-reservation is the rectangle that is the least occupied, and backfill keeps off it always.
+The first in the queue that does not fit gets a *reservation*: the rectangle that it will have soonest, if everybody
+ends when expected, and the time of it. Others behind it may start at once (*backfill*) if they keep off that
+rectangle, or if they will be gone by that time; so nobody delays the first. Where nothing is known about how long
+anybody stays, the reservation is the rectangle that is the least occupied, and backfill keeps off it always.
 
 Where it is known how long they stay, the place for the first is chosen by rehearsal: the queue behind it is played
 through once for each good place, and the place after which the others wait the least is taken. The order stays first

@@ -75,7 +75,7 @@ def run(
         settings = Settings(
             domain=domain,
             units=_units(unit or []),
-            resources=tuple(resource or WORDS),
+            resources=() if no_kubelet else tuple(resource or WORDS),
             device_nodes=tuple(device or ()),
             mounts=tuple(_mount(text) for text in mount or ()),
         ).check()

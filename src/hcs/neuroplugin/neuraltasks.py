@@ -2,7 +2,8 @@
 
 Creating an object is TaskCreate, ``spec.desired`` says whether it shall run, deleting it is TaskDestroy: a finalizer
 keeps the object until its cores are free. Any node's plugin may take an object that no node has; who writes its name
-into the status first has it. What the service refuses stands in the status, and is tried again when something came free.
+into the status first has it. What the service refuses stands in the status, and is tried again when something came
+free.
 """
 
 import asyncio

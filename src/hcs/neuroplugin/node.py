@@ -1,4 +1,4 @@
-"""One node's neuromorphic plugin, put together: books, kubelet's sockets, service, objects, and a look at the boards."""
+"""One node's neuromorphic plugin, put together: books, kubelet's sockets, service, objects, a look at boards."""
 
 import asyncio
 import contextlib
