@@ -11,10 +11,10 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from hcs.model.locality import NOWHERE, FabricRule, Locality
+from hcs.model.locality import NOWHERE, Locality
 from hcs.placement.appraisals import Appraisal
 from hcs.placement.fleet import Fleet, Integers, Mask
-from hcs.placement.nearness import fabric_serves, in_reach, latencies
+from hcs.placement.nearness import in_reach
 
 CARD: Final = 1000
 """Thousandths of a card that are the whole of it."""
@@ -64,6 +64,7 @@ def ask_of(
     appraisals: Sequence[Appraisal],
     capacities: Sequence[tuple[str, int]] = (),
     locality: Locality = NOWHERE,
+    likes: Integers | None = None,
 ) -> Ask:
     """Lay a request out.
 
@@ -72,6 +73,7 @@ def ask_of(
         appraisals: one for each container, as :func:`hcs.placement.appraisals.appraise` gives them.
         capacities: what is needed of the node's columns, by name.
         locality: the rules about networks and data.
+        likes: [N] how much each node is preferred, from 0 to 100.
     """
     columns = dict(capacities)
     needs = np.array([columns.get(name, 0) for name in fleet.columns], dtype=np.int64)
@@ -103,7 +105,7 @@ def ask_of(
         containers=tuple(appraisals),
         parts=tuple(ask_of(fleet, (one,), capacities) for one in appraisals) if len(appraisals) > 1 else (),
         reach=_reach(fleet, locality),
-        likes=_likes(fleet, locality),
+        likes=likes,
     )
 
 
@@ -137,22 +139,6 @@ def _reach(fleet: Fleet, locality: Locality) -> Mask | None:
     if not locality.binding:
         return None
     return np.array([in_reach(node, locality) for node in fleet.nodes], dtype=np.bool_)
-
-
-def _likes(fleet: Fleet, locality: Locality) -> Integers | None:
-    """Nearer data and a preferred network are better; half of the points for each where both are asked."""
-    wishes = []
-    if locality.data_source is not None:
-        away = latencies(fleet, locality.data_source.name).astype(np.float64)
-        # Each halving of the distance is worth as much as the one before.
-        wishes.append(np.clip(100 - 7 * np.log2(np.maximum(away, 1)), 0, 100).astype(np.int64))
-    if locality.fabric is not None and not locality.fabric.required:
-        wanted = FabricRule(locality.fabric.names)
-        wishes.append(np.array([100 * fabric_serves(node, wanted) for node in fleet.nodes], dtype=np.int64))
-    if not wishes:
-        return None
-    likes: Integers = np.sum(wishes, axis=0) // len(wishes)
-    return likes
 
 
 def _thrift(cards: Integers, vram: Integers, fast: Integers) -> Integers:

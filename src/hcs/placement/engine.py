@@ -20,8 +20,9 @@ from hcs.placement.appraisals import Appraisal, ReferenceRates, VendorBound, app
 from hcs.placement.arrangement import arrange
 from hcs.placement.asks import Ask, ask_of, usual
 from hcs.placement.boards import choose, look
-from hcs.placement.explanations import refuse_nodes
+from hcs.placement.explanations import refuse_capacities, refuse_nodes
 from hcs.placement.fleet import Fleet, Mask
+from hcs.placement.nearness import relaxations
 from hcs.placement.outlook import Outlook
 from hcs.placement.packing import Choice, cards_of
 from hcs.placement.plans import Explanation, NodeRefusal, Placement, Unplaceable, summarise
@@ -78,12 +79,13 @@ def place(
     """
     if not isinstance(snapshot, Snapshot):
         return snapshot.place(request, nodes=nodes, reference_rates=reference_rates, bound=bound)
-    appraisals = appraise(snapshot.fleet, request, reference_rates, bound)
     allowed = _nodes_mask(snapshot, nodes)
-    chosen = _choose(snapshot, request, appraisals, allowed, policy, mix, seed)
-    if chosen is not None:
-        return placement_of(snapshot, request, appraisals, chosen)
-    refusals, _ = refuse_nodes(snapshot, appraisals, allowed)
+    for wanted in relaxations(snapshot.fleet, request):  # wishes are kept where they can be; the last has none left
+        appraisals = appraise(snapshot.fleet, wanted, reference_rates, bound)
+        chosen = _choose(snapshot, wanted, appraisals, allowed, policy, mix, seed)
+        if chosen is not None:
+            return placement_of(snapshot, request, appraisals, chosen)
+    refusals, _ = _refuse(snapshot, request, appraisals, allowed)
     refusals = _with_unmanaged(snapshot, refusals, nodes)
     return Unplaceable(refusals, summarise(refusals))
 
@@ -114,7 +116,7 @@ def explain(
     """Say for every node whether it could serve the pod now, and why not. Arguments as for :func:`place`."""
     appraisals = appraise(snapshot.fleet, request, reference_rates, bound)
     allowed = _nodes_mask(snapshot, nodes)
-    refusals, serving = refuse_nodes(snapshot, appraisals, allowed)
+    refusals, serving = _refuse(snapshot, request, appraisals, allowed)
     refusals = _with_unmanaged(snapshot, refusals, nodes)
     chosen = _choose(snapshot, request, appraisals, allowed, policy, (), 0)
     offered = None
@@ -128,6 +130,18 @@ def explain(
         summary=summarise(refusals, len(serving)),
         offer=offered,
     )
+
+
+def pick(snapshot: Snapshot, appraisals: Sequence[Appraisal], nodes: Mask, policy: str = "hcs") -> Chosen | None:
+    """Choose the group and the devices for a request that is weighed already; None where nothing serves.
+
+    Args:
+        snapshot: the fleet and what is taken of it.
+        appraisals: the request against its kinds.
+        nodes: [N] the nodes to choose from.
+        policy: how to choose.
+    """
+    return _choose(snapshot, appraisals[0].request, appraisals, nodes, policy, (), 0)
 
 
 def _choose(
@@ -168,6 +182,22 @@ def arranged(snapshot: Snapshot, ask: Ask, group: int) -> Choice | None:
         masks.append(mask)
     cards = cards_of(snapshot, ask.containers, masks, group)
     return arrange(snapshot, cards, len(ask.containers), group, ask.containers[0].request.locality)
+
+
+def _refuse(
+    snapshot: Snapshot, request: ComputeRequest, appraisals: Sequence[Appraisal], allowed: Mask
+) -> tuple[tuple[NodeRefusal, ...], tuple[str, ...]]:
+    """The refusals of devices first; of nodes whose devices would serve, those of what else they lack."""
+    if appraisals:
+        refusals, serving = refuse_nodes(snapshot, appraisals, allowed)
+    else:
+        refusals, serving = (), tuple(snapshot.fleet.nodes[int(node)].name for node in np.flatnonzero(allowed))
+    if not request.capacities:
+        return refusals, serving
+    lacking = refuse_capacities(snapshot, request.capacities, serving)
+    short = {refusal.node for refusal in lacking}
+    every = tuple(sorted((*refusals, *lacking), key=lambda refusal: refusal.node))
+    return every, tuple(name for name in serving if name not in short)
 
 
 def _nodes_mask(snapshot: Snapshot, nodes: Collection[str] | None) -> Mask:
@@ -221,6 +251,7 @@ def placement_of(
         runtime=request.runtime,
         exchange=exchange,
         score=chosen.score,
+        reuses=dict(request.reuses),
         reason=f"placed on {node}, {label(device)}: {why}",
         capacities=dict(request.capacities),
     )

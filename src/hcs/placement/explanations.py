@@ -14,6 +14,7 @@ from hcs.placement.appraisals import Appraisal
 from hcs.placement.arrangement import arrange, wiring_of
 from hcs.placement.filters import Filter, Stage, describe, eligible, enough, filters_for
 from hcs.placement.fleet import Mask
+from hcs.placement.nearness import NEARNESS
 from hcs.placement.packing import cards_of, masks_on
 from hcs.placement.plans import NodeRefusal
 from hcs.placement.snapshot import Snapshot
@@ -33,11 +34,11 @@ def refuse_nodes(
     several = len(appraisals) > 1
     said: dict[tuple[object, ...], NodeRefusal] = {}
 
-    def refuse(who: Mask, stage: Stage, key: object, make: Callable[[int], Refusal]) -> None:
+    def refuse(who: Mask, stage: Stage, key: object, make: Callable[[int], Refusal], *, own: bool = False) -> None:
         for number in np.flatnonzero(who):
             node = int(number)
-            # Only the state of the cards differs between nodes of one shape.
-            memory = (key, int(fleet.shape[node])) if stage != "state" else (key, -1 - node)
+            # Nodes of one shape differ in the state of their cards, and in how they are wired and connected.
+            memory = (key, -1 - node) if stage == "state" or own else (key, int(fleet.shape[node]))
             if memory not in said:
                 said[memory] = NodeRefusal("", make(node), stage != "hardware")
             known = said[memory]
@@ -63,6 +64,7 @@ def refuse_nodes(
                 stage,
                 (step, number),
                 partial(_refused_by, check, snapshot, appraisal, kept[number]),
+                own=check in NEARNESS,
             )
             kept[number] = left
     if several:
@@ -75,6 +77,33 @@ def refuse_nodes(
         )
     serving = tuple(fleet.nodes[int(node)].name for node in np.flatnonzero(open_nodes))
     return tuple(refused[node] for node in sorted(refused)), serving
+
+
+def refuse_capacities(
+    snapshot: Snapshot, capacities: Sequence[tuple[str, int]], nodes: Sequence[str]
+) -> tuple[NodeRefusal, ...]:
+    """Say which of these nodes lack something beside devices, and what."""
+    fleet, room = snapshot.fleet, snapshot.room
+    refused = []
+    for name in nodes:
+        number = fleet.node_index[name]
+        node, asked = fleet.nodes[number], " and ".join(f"{amount} {what}" for what, amount in capacities)
+        has = dict(node.capacities)
+        small = next(((what, amount) for what, amount in capacities if has.get(what, 0) < amount), None)
+        full = any(what in has and room[number, fleet.columns.index(what)] < amount for what, amount in capacities)
+        if small is not None:
+            what, amount = small
+            refusal = Refusal("CapacityTooSmall", f"needs {amount} {what}; this node has {has.get(what, 0)} in all")
+            refused.append(NodeRefusal(name, refusal, False))
+        elif not node.ready:
+            refusal = Refusal(
+                "NodeNotReady", "the node or its HCS agent is not ready; see the node's conditions and its Lease"
+            )
+            refused.append(NodeRefusal(name, refusal, True))
+        elif full:
+            refusal = Refusal("CapacityTaken", f"needs {asked}; other pods of this node have taken too much of it")
+            refused.append(NodeRefusal(name, refusal, True))
+    return tuple(refused)
 
 
 def _cannot_together(

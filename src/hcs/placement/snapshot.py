@@ -183,6 +183,22 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
         after.used[_WHOLE, devices] += 1
         return after.frozen(self.stray)
 
+    def vacant(self) -> "Snapshot":
+        """The same hardware with nobody on it."""
+        return Snapshot.of(self.fleet)
+
+    def only(self, node: int) -> "Snapshot":
+        """One node as if it were the whole fleet, its devices in the same order."""
+        inside, groups = self.fleet.slice_of(node), self.fleet.first_group[node : node + 2]
+        alone = Snapshot.build([self.fleet.nodes[node]])
+        columns = [self.fleet.columns.index(name) for name in alone.fleet.columns]
+        return msgspec.structs.replace(
+            alone,
+            used=self.used[:, inside].copy(),
+            taken=self.taken[node : node + 1, columns],
+            hosts=self.hosts[:, groups[0] : groups[1]].copy(),
+        )
+
     def same_as(self, other: "Snapshot") -> bool:
         """Whether both show the same hardware, health and ledger."""
         return (
