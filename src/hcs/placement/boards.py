@@ -21,13 +21,15 @@ from hcs.placement.outlook import Outlook, look_ahead
 from hcs.placement.packing import Choice
 from hcs.placement.policies import CPU, OUTLOOKS, Chosen, Policy
 from hcs.placement.rows import Rows, bare_that_fit, cards_that_fit, rows_of, shares_that_fit
-from hcs.placement.snapshot import Snapshot, StrayGrant, apply, tag_of
+from hcs.placement.snapshot import Snapshot, StrayGrant, apply, moved, tag_of
 
 REMEMBERED: Final = 256
 """Asks whose scores a board keeps; the one longest unused goes first."""
 _BATCH: Final = 1024
 """Rows scored at once: enough to be fast, few enough to stay in the processor's cache."""
 _DROPPED: Final = -1
+_LOG: Final = 1 << 17
+"""Changes that are noted. Far more than there are groups: an ask that missed so many is scored anew instead."""
 
 
 class Scores(msgspec.Struct, eq=False):
@@ -262,7 +264,35 @@ class Board:
         self._known.clear()
         self._changes.clear()
 
+    def adopt(self, fleet: Fleet, name: str, held: Iterable[Allocation]) -> bool:
+        """Go on with a fleet that differs in one node.
+
+        Args:
+            fleet: the new one.
+            name: the node that is new, changed or gone.
+            held: the allocations on it.
+
+        Returns:
+            Whether what is remembered holds: the kinds, the columns and the groups are the same. Else the caller
+            forgets, and lays its asks out anew.
+        """
+        before, live = self._live.fleet, self._live
+        kept = (
+            fleet.kinds == before.kinds
+            and fleet.columns == before.columns
+            and fleet.node_index.keys() == before.node_index.keys()
+            and np.array_equal(fleet.group_first, before.group_first)
+        )
+        self._stray = [grant for grant in self._stray if grant.node != name]
+        self._live = moved(live, fleet, name)
+        for allocation in held:
+            self._stray.extend(apply(self._live, allocation, 1))
+        self._frozen = None
+        self._note(name)
+        return kept
+
     def _note(self, node: str) -> None:
+        self._frozen = None
         number = self.fleet.node_index.get(node)
         if number is not None:
             self._noted(number)
@@ -271,6 +301,17 @@ class Board:
         self._frozen = None
         first = self.fleet.first_group
         self._changes.extend(range(int(first[node]), int(first[node + 1])))
+        if len(self._changes) > _LOG:
+            self._shorten()
+
+    def _shorten(self) -> None:
+        """Forget the older half of the changes, and those asks that have not seen them."""
+        half = _LOG // 2
+        for key, (_, known) in list(self._known.items()):
+            if known.seen < half:
+                del self._known[key]
+            known.seen -= half
+        del self._changes[:half]
 
     def _scores(self, ask: Ask) -> Scores:
         found = self._known.get(id(ask))

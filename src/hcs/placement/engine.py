@@ -6,7 +6,7 @@ request and nodes give the same answer, in any process and at any time.
 
 from collections.abc import Collection, Sequence
 from functools import lru_cache
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 import numpy as np
@@ -79,7 +79,7 @@ def place(
     """
     if not isinstance(snapshot, Snapshot):
         return snapshot.place(request, nodes=nodes, reference_rates=reference_rates, bound=bound)
-    allowed = _nodes_mask(snapshot, nodes)
+    allowed = nodes_mask(snapshot.fleet, nodes)
     for wanted in relaxations(snapshot.fleet, request):  # wishes are kept where they can be; the last has none left
         appraisals = appraise(snapshot.fleet, wanted, reference_rates, bound)
         chosen = _choose(snapshot, wanted, appraisals, allowed, policy, mix, seed)
@@ -115,7 +115,7 @@ def explain(
 ) -> Explanation:
     """Say for every node whether it could serve the pod now, and why not. Arguments as for :func:`place`."""
     appraisals = appraise(snapshot.fleet, request, reference_rates, bound)
-    allowed = _nodes_mask(snapshot, nodes)
+    allowed = nodes_mask(snapshot.fleet, nodes)
     refusals, serving = _refuse(snapshot, request, appraisals, allowed)
     refusals = _with_unmanaged(snapshot, refusals, nodes)
     chosen = _choose(snapshot, request, appraisals, allowed, policy, (), 0)
@@ -200,8 +200,14 @@ def _refuse(
     return every, tuple(name for name in serving if name not in short)
 
 
-def _nodes_mask(snapshot: Snapshot, nodes: Collection[str] | None) -> Mask:
-    index = snapshot.fleet.node_index
+NOT_MANAGED: Final = Refusal(
+    "NotManaged", "no ComputeNode describes this node; the HCS agent does not run on it"
+)
+
+
+def nodes_mask(fleet: Fleet, nodes: Collection[str] | None) -> Mask:
+    """[N] Which nodes are named; all where None is given."""
+    index = fleet.node_index
     if nodes is None:
         return np.ones(len(index), dtype=np.bool_)
     mask = np.zeros(len(index), dtype=np.bool_)
@@ -216,8 +222,9 @@ def _with_unmanaged(
     unknown = {name for name in nodes or () if name not in snapshot.fleet.node_index}
     if not unknown:
         return refusals
-    why = Refusal("NotManaged", "no ComputeNode describes this node; the HCS agent does not run on it")
-    return tuple(sorted((*refusals, *(NodeRefusal(name, why, False) for name in unknown)), key=lambda r: r.node))
+    return tuple(
+        sorted((*refusals, *(NodeRefusal(name, NOT_MANAGED, False) for name in unknown)), key=lambda r: r.node)
+    )
 
 
 def placement_of(

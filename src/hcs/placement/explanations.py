@@ -12,7 +12,7 @@ import numpy as np
 from hcs.model.refusals import Refusal
 from hcs.placement.appraisals import Appraisal
 from hcs.placement.arrangement import arrange, wiring_of
-from hcs.placement.filters import Filter, Stage, describe, eligible, enough, filters_for
+from hcs.placement.filters import Filter, Stage, cards_taken, describe, eligible, enough, filters_for
 from hcs.placement.fleet import Mask
 from hcs.placement.nearness import NEARNESS
 from hcs.placement.packing import cards_of, masks_on
@@ -77,6 +77,19 @@ def refuse_nodes(
         )
     serving = tuple(fleet.nodes[int(node)].name for node in np.flatnonzero(open_nodes))
     return tuple(refused[node] for node in sorted(refused)), serving
+
+
+def refuse_later(vacant: Snapshot, appraisals: Sequence[Appraisal]) -> tuple[NodeRefusal, ...]:
+    """What each node says when none can serve: its own reasons, or that others hold what could.
+
+    Args:
+        vacant: the fleet with nobody on it.
+        appraisals: the request against its kinds.
+    """
+    refused, serving = refuse_nodes(vacant, appraisals, np.ones(len(vacant.fleet.nodes), dtype=np.bool_))
+    taken = cards_taken(appraisals[0]) if len(appraisals) == 1 else _together(appraisals, "occupancy", 0)
+    every = (*refused, *(NodeRefusal(name, taken, True) for name in serving))
+    return tuple(sorted(every, key=lambda refusal: refusal.node))
 
 
 def refuse_capacities(

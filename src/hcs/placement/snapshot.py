@@ -8,7 +8,7 @@ node is gone, is not lost but shown (:attr:`Snapshot.overcommitted`, :attr:`Snap
 gives exactly the snapshot of before. Free amounts are never negative.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -235,6 +235,34 @@ def apply(snapshot: Snapshot, allocation: Allocation, sign: int) -> list[StrayGr
         if number is not None and name in fleet.columns:
             snapshot.taken[number, fleet.columns.index(name)] += sign * min(amount, MAX_AMOUNT)
     return stray
+
+
+def moved(snapshot: Snapshot, fleet: Fleet, name: str) -> Snapshot:
+    """A snapshot that may be written, of a fleet that differs from this one's in one node, on which nothing is taken."""
+    before = snapshot.fleet
+
+    def spliced(array: Integers, firsts: Callable[[Fleet], Integers], axis: int) -> Integers:
+        """Without what the node had, with as much room as it has now."""
+        old, new = before.node_index.get(name), fleet.node_index.get(name)
+        begin = int(firsts(before)[old]) if old is not None else int(firsts(fleet)[new]) if new is not None else 0
+        end = int(firsts(before)[old + 1]) if old is not None else begin
+        count = int(firsts(fleet)[new + 1] - firsts(fleet)[new]) if new is not None else 0
+        shape = list(array.shape)
+        shape[axis] = count
+        head, tail = (slice(None, begin), slice(end, None))
+        index = (slice(None),) * axis
+        return np.concatenate([array[(*index, head)], np.zeros(shape, np.int64), array[(*index, tail)]], axis=axis)
+
+    columns = np.zeros((len(before.nodes), len(fleet.columns)), dtype=np.int64)
+    for number, column in enumerate(fleet.columns):
+        if column in before.columns:
+            columns[:, number] = snapshot.taken[:, before.columns.index(column)]
+    return Snapshot(
+        fleet,
+        spliced(snapshot.used, lambda one: one.first_device, 1),
+        spliced(columns, lambda one: np.arange(len(one.nodes) + 1), 0),
+        spliced(snapshot.hosts, lambda one: one.first_group, 1),
+    )
 
 
 def tag_of(cards: int) -> int:
