@@ -25,6 +25,7 @@ from hcs.placement.snapshot import Snapshot
 from hcs.router.heartbeats import NO_LEASES
 from hcs.router.images import RuntimeImage, vendors_offering
 
+
 class Chosen(msgspec.Struct, frozen=True):
     """Where the pod goes, with which devices, and why in one sentence."""
 
