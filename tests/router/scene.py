@@ -126,6 +126,17 @@ class Scene:
         found: dict[str, Any] = answer.json()
         return found
 
+    async def merge(self, path: str, body: Mapping[str, Any]) -> None:
+        """Change anything."""
+        async with httpx2.AsyncClient(transport=self.api, base_url="https://kubernetes") as http:
+            headers = {"Authorization": "Bearer admin-token", "Content-Type": "application/merge-patch+json"}
+            answer = await http.patch(path, content=msgspec.json.encode(body), headers=headers)
+        assert answer.status_code == 200, answer.text
+
+    async def pods(self) -> dict[str, Pod]:
+        """All pods by name."""
+        return {pod.metadata.name: pod async for pod in self.client.list(PodResource, namespace="default")}
+
     async def add_node(
         self, name: str, *cards: Device, cpu: str = "64", labels: Mapping[str, str] | None = None, **spec: Any
     ) -> None:

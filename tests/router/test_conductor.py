@@ -148,7 +148,7 @@ async def test_a_binding_that_fails_after_others_succeeded_restarts_the_whole_ga
             await s.add_pod(f"g-{number}", **member(), **owned("train"))
 
         async def only_the_failed_one_is_left() -> bool:
-            pods = {p.metadata.name: p async for p in s.client.list(type(await s.get_pod("g-1")), namespace="default")}
+            pods = await s.pods()
             return set(pods) == {"g-1"} or all(p.metadata.deletionTimestamp for n, p in pods.items() if n != "g-1")
 
         await s.until(only_the_failed_one_is_left, seconds=30)

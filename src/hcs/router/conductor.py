@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, Protocol
 
 import httpx2
+import msgspec
 from lightkube import ApiError, AsyncClient
 from lightkube.types import PatchType
 from prometheus_client import Counter
@@ -25,13 +26,14 @@ from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, read_request
 from hcs.placement.appraisals import ReferenceRates, VendorBound
-from hcs.placement.gangs import Gang, GangPlan, Member, plan_gang
+from hcs.placement.gangs import Gang, GangPlan, Member, check_plan, plan_gang
 from hcs.placement.plans import Unplaceable
 from hcs.placement.snapshot import Snapshot
 from hcs.router.decisions import Chosen, Refused
 from hcs.router.gangs import AVOID_SECONDS, BARRIER_SECONDS, GangBook, Standing, is_held, overflowing, planned
 from hcs.router.machines import amounts_of
 from hcs.router.offers import without_gate
+from hcs.router.preemption import Candidate
 
 log = logging.getLogger(__name__)
 
@@ -209,6 +211,18 @@ class Conductor:
             gang.failures, gang.contends, gang.told = 0, False, ""
         self._stir()
 
+    def candidates(self) -> list[Candidate]:
+        """Complete gangs without a plan, for which others might be evicted."""
+        found = []
+        for gang in self.book:
+            pods = tuple(gang.pending)
+            if gang.phase != "waiting" or not pods or not gang.told or gang.missing(self.book.group(gang)):
+                continue
+            asked = self._asked(gang)
+            if not isinstance(asked, str):
+                found.append(Candidate(gang.key, pods, asked[0]))
+        return found
+
     async def tend(self) -> float | None:
         """Plan what can be planned, open gates, clear up; returns when to be called again, None: after a change."""
         times: list[float] = []
@@ -258,7 +272,29 @@ class Conductor:
 
     def _find(self, gang: Standing) -> GangPlan | str:
         """A plan on which the nodes' CPU and memory suffice as well, or why there is none."""
-        members, needs, bounds, portable = [], {}, {}, True
+        asked = self._asked(gang)
+        if isinstance(asked, str):
+            return asked
+        wanted, bounds = asked
+        members: Sequence[Member] = wanted.members
+        needs = {member.pod: amounts_of(gang.members[member.pod]) for member in members}
+        snapshot = self._desk.snapshot_without(needs)
+        for _ in range(_ROUNDS):
+            wanted = msgspec.structs.replace(wanted, members=tuple(members))
+            plan = plan_gang(snapshot, wanted, reference_rates=self._desk.rates(), bounds=bounds)
+            if isinstance(plan, Unplaceable):
+                return plan.summary
+            over = overflowing(plan, needs, self._desk.rooms({m.placement.node for m in plan.members}))
+            if not over:
+                return plan
+            members = _spilled(members, plan, dict(over))
+            if any(not member.nodes for member in members):
+                break
+        return "the nodes with the cards have too little CPU, memory or room for pods for all members together"
+
+    def _asked(self, gang: Standing) -> tuple[Gang, dict[str, VendorBound]] | str:
+        """What is to be planned of a gang: its pending members, and the vendors each is bound to; or why nothing."""
+        members, bounds, portable = [], {}, True
         for pod in gang.pending:
             uid = pod.metadata.uid
             try:
@@ -272,28 +308,11 @@ class Conductor:
             if not nodes:
                 return f"no node is open to member {pod.metadata.name}; see its taints, selectors, CPU and memory"
             members.append(Member(uid, request, nodes))
-            needs[uid] = amounts_of(pod)
             bound = self._bound(gang, pod, request)
             if bound is not None:
                 bounds[uid] = bound
         least = gang.least(self.book.group(gang))
-        snapshot = self._desk.snapshot_without(needs)
-        for _ in range(_ROUNDS):
-            asked = Gang(gang.key, tuple(members), 0 if least >= len(members) else least, portable)
-            plan = plan_gang(snapshot, asked, reference_rates=self._desk.rates(), bounds=bounds)
-            if isinstance(plan, Unplaceable):
-                return plan.summary
-            over = overflowing(plan, needs, self._desk.rooms({m.placement.node for m in plan.members}))
-            if not over:
-                return plan
-            closed = dict(over)
-            members = [
-                Member(m.pod, m.request, (m.nodes or frozenset()) - {closed[m.pod]}) if m.pod in closed else m
-                for m in members
-            ]
-            if any(not member.nodes for member in members):
-                break
-        return "the nodes with the cards have too little CPU, memory or room for pods for all members together"
+        return Gang(gang.key, tuple(members), 0 if least >= len(members) else least, portable), bounds
 
     def _bound(self, gang: Standing, pod: Pod, request: ComputeRequest) -> VendorBound | None:
         """A member that joins a gang under way stays with its vendor, unless it is portable."""
@@ -320,9 +339,9 @@ class Conductor:
         """All have come: one last look, then nothing holds them any more."""
         assert gang.plan is not None
         allocations = gang.plan.allocations()
-        stale = no_longer_holds(self._desk.snapshot_without({one.pod for one in allocations}), allocations)
-        if stale:
-            self._drop(gang, f"the gang's plan does not hold any more: {stale}", result="stale")
+        stale = check_plan(self._desk.snapshot_without({one.pod for one in allocations}), gang.plan)
+        if stale is not None:
+            self._drop(gang, f"the gang's plan does not hold any more: {stale.message}", result="stale")
             return
         gang.phase = "binding"
         gang.left, gang.bound, gang.failed = {one.pod for one in allocations}, set(), set()
@@ -404,23 +423,19 @@ class Conductor:
         gang.dirty = True
 
 
-def no_longer_holds(snapshot: Snapshot, allocations: Iterable[Allocation]) -> str:
-    """Why allocations decided earlier cannot all be made on this snapshot, which lacks them; empty where they can."""
-    fleet = snapshot.fleet
-    allocations = tuple(allocations)
-    before = set(snapshot.overcommitted)
-    for allocation in allocations:
-        if allocation.node not in fleet.node_index:
-            return f"{allocation.node} is gone"
-        for device in sorted(allocation.devices()):
-            position = fleet.device_index.get((allocation.node, device))
-            if position is None:
-                return f"{allocation.node} has no card {device} any more"
-            if not fleet.usable[position] or not fleet.ready[fleet.node[position]]:
-                return f"card {device} on {allocation.node} may not be used any more"
-        snapshot = snapshot.with_allocation(allocation)
-    over = sorted(set(snapshot.overcommitted) - before)
-    return f"card {over[0][1]} on {over[0][0]} was given to others" if over else ""
+def _spilled(members: Sequence[Member], plan: GangPlan, over: dict[str, str]) -> list[Member]:
+    """Members that overflow a node may not go there; those that filled it stay, so that others do not follow them."""
+    full = set(over.values())
+    found = []
+    for member in members:
+        nodes = member.nodes or frozenset()
+        place = plan.member(member.pod)
+        if member.pod in over:
+            nodes = nodes - full
+        elif place is not None and place.node in full:
+            nodes = frozenset({place.node})
+        found.append(Member(member.pod, member.request, nodes))
+    return found
 
 
 def _vendor(pod: Pod) -> str:

@@ -19,7 +19,9 @@ from hcs.model.pods import Pod
 from hcs.model.requests import ComputeRequest
 from hcs.placement.alternatives import Alternative, alternatives
 from hcs.placement.appraisals import ReferenceRates, VendorBound
+from hcs.placement.preemption import Budget, RunningPod
 from hcs.placement.snapshot import Snapshot
+from hcs.router.bystanders import budgets_of, running_pods
 from hcs.router.decisions import Chosen, Decision, decide, vendor_bound
 from hcs.router.meters import Meters
 from hcs.router.reservations import Reservations
@@ -56,6 +58,8 @@ class Desk:
         """
         self.client, self.view, self.reservations, self.meters = client, view, reservations, meters
         self.now, self.today = now, today
+        self.checkpoints: dict[str, datetime.datetime] = {}
+        """Pod UID → when its newest complete checkpoint was written."""
         self._grown = grown
         self._events = EventRecorder(client, "router")
         self._telling: set[asyncio.Task[None]] = set()
@@ -134,6 +138,23 @@ class Desk:
     def rooms(self, nodes: Iterable[str]) -> dict[str, tuple[int, int, int]]:
         """Free thousandths of a CPU, bytes and pod slots by node."""
         return {n: (r.milli_cpu, r.memory, r.pods) for n, r in self.view.machines.rooms(nodes).items()}
+
+    def running(self, nodes: Iterable[str]) -> list[RunningPod]:
+        """The bound pods on these nodes, whoever scheduled them."""
+        return running_pods(self.view.machines, nodes, self.view.allocations, self.today(), self.checkpoints)
+
+    def budgets(self) -> list[Budget]:
+        """The disruption budgets in force."""
+        return budgets_of(self.view.budgets, self.view.machines.pods())
+
+    def bound_pod(self, uid: str) -> Pod | None:
+        """A bound pod by its UID, ours or not."""
+        return self.view.machines.pod(uid)
+
+    def anybody_below(self, priority: int) -> bool:
+        """Whether anybody with devices has a lower priority: without one there is nothing to choose."""
+        pods = (self.view.pod(uid) for uid in self.view.allocations)
+        return any((pod.spec.priority or 0) < priority for pod in pods if pod is not None)
 
     def rates(self) -> ReferenceRates:
         """Rates of models outside the fleet."""

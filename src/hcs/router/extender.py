@@ -1,4 +1,4 @@
-"""The two verbs: ``filter`` decides and reserves, ``bind`` carries out.
+"""The verbs: ``filter`` decides and reserves, ``bind`` carries out, ``preempt`` looks over kube-scheduler's shoulder.
 
 A decision is one stretch of code without a pause in it, so decisions never overlap: whatever the order in which calls
 arrive, two pods are never promised the same memory. All that is remembered between the calls can be lost: a restarted
@@ -21,6 +21,7 @@ from hcs.kube.informer import ChangeKind
 from hcs.model.allocations import Allocation
 from hcs.model.devices import NodeInventory
 from hcs.model.pods import Pod
+from hcs.model.refusals import RefusedError
 from hcs.model.requests import asks_for_compute, read_request
 from hcs.placement.appraisals import ReferenceRates
 from hcs.router.asking import OFFER_SECONDS
@@ -33,11 +34,21 @@ from hcs.router.images import RuntimeImage, image_for
 from hcs.router.meters import Meters
 from hcs.router.offers import Offers
 from hcs.router.podgroups import PodGroups
+from hcs.router.preemption import Candidate, Preemption
 from hcs.router.reservations import Reservation, Reservations
 from hcs.router.resumption import note_for
 from hcs.router.view import FleetView, Held
 from hcs.router.waiting import Waiting, WaitingRoom
-from hcs.router.wire import BindAnswer, BindArguments, FilterAnswer, FilterArguments
+from hcs.router.wire import (
+    AnsweredUid,
+    AnsweredVictims,
+    BindAnswer,
+    BindArguments,
+    FilterAnswer,
+    FilterArguments,
+    PreemptAnswer,
+    PreemptArguments,
+)
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +126,7 @@ class Extender:
             hold_seconds=reservation_seconds,
             barrier_seconds=barrier_seconds,
         )
+        self.preemption = Preemption(client, self.desk, self, now=now, count=self.meters.preemptions)
         self._groups = PodGroups(client, self.conductor.group_changed)
 
     async def run(self) -> None:
@@ -146,13 +158,14 @@ class Extender:
             decision = self._decide(pod, nodes)
         self.meters.filters.labels(type(decision).__name__.lower()).inc()
         member = self.conductor.leads(pod)
-        if not member:
+        if not member and not self.preemption.keeps(uid):
             self._released(uid)
         if isinstance(decision, NotOurs):
             return FilterAnswer(node_names=tuple(nodes))
         if isinstance(decision, Refused):
             return self._refuse(pod, nodes, decision)
         if not member:  # a gang's devices are held by its plan
+            self.preemption.placed(uid)
             self.desk.hold(pod, decision.allocation, decision.reason)
         log.info("reserved: pod=%s node=%s devices=%s", pod.key, decision.node, sorted(decision.allocation.devices()))
         return FilterAnswer(
@@ -175,6 +188,37 @@ class Extender:
         finally:
             self._binding.discard(uid)
             self._count()
+
+    def preempt(self, arguments: PreemptArguments) -> PreemptAnswer:
+        """Look at the victims that kube-scheduler chose for CPU and memory: leave nodes out, or add victims.
+
+        Raises:
+            NotSyncedError: the view is not there yet.
+        """
+        self._require_sync()
+        proposed = arguments.nodenametometavictims or {}
+        uids = {node: tuple(pod.uid for pod in victims.pods or ()) for node, victims in proposed.items()}
+        try:
+            found = self.preemption.correct(arguments.pod, uids)
+        except RefusedError as error:
+            log.info("preempt: pod=%s why=%s", arguments.pod.key, error)
+            found = {}
+        return PreemptAnswer(
+            node_name_to_meta_victims={
+                node: AnsweredVictims(tuple(AnsweredUid(uid) for uid in victims), proposed[node].numpdbviolations)
+                for node, victims in found.items()
+            }
+        )
+
+    def candidates(self) -> list[Candidate]:
+        """Who was refused for want of devices and may evict others: single pods, and gangs that are complete."""
+        pods = (self.view.pod(uid) for uid in self.waiting.uids())
+        single = [
+            Candidate(pod.metadata.uid, (pod,))
+            for pod in pods
+            if pod is not None and not pod.spec.nodeName and not self.conductor.leads(pod)
+        ]
+        return [*single, *self.conductor.candidates()]
 
     def replayable(self) -> Replayable:
         """What the next decision would be made from."""
@@ -268,6 +312,7 @@ class Extender:
         """Devices are invisible to kube-scheduler's own preemption, so every no of ours is unresolvable to it."""
         if self.waiting.refuse(pod.metadata.uid, tuple(nodes), decision.summary):
             self.desk.tell(pod, "FailedPlacement", decision.summary, warning=True)
+            self._stirred.set()  # somebody may be evicted for it
             log.info("refused: pod=%s why=%s", pod.key, decision.summary)
         self._count()
         return FilterAnswer(failed_and_unresolvable_nodes={name: str(why) for name, why in decision.nodes.items()})
@@ -322,9 +367,11 @@ class Extender:
             self._stirred.set()
         if kind == "DELETED" or pod.finished:
             self.waiting.leave(uid)
+            self.preemption.placed(uid)
             self._released(uid)
         elif pod.spec.nodeName:
             self.waiting.leave(uid)
+            self.preemption.placed(uid)
             if uid not in self._binding:
                 self._released(uid)
         elif not self.view.synced and asks_for_compute(pod) and _was_refused(pod):
@@ -353,7 +400,12 @@ class Extender:
                 self._grown()
             for held in self.reservations.doubtful(now):
                 await self._look_after(held)
-            times = [await self.conductor.tend(), await self._poke(now), await self.offers.tend()]
+            times = [
+                await self.conductor.tend(),
+                await self._poke(now),
+                await self.offers.tend(),
+                await self.preemption.tend(),
+            ]
             again = min((time for time in times if time is not None), default=now + TEND_SECONDS)
             pause = min(TEND_SECONDS, max(0.0, again - self._now()) + 0.001)  # a timer may ring a hair too early
             with contextlib.suppress(TimeoutError):

@@ -316,7 +316,8 @@ class Sandbox:
 
     @staticmethod
     def _hcs(part: str, *arguments: str, name: str = "") -> Program:
-        return Program(name or part, ("-m", "hcs", part, *arguments, "--ready-file", "{ready}"))
+        words = ("agent", "run") if part == "agent" else (part,)
+        return Program(name or part, ("-m", "hcs", *words, *arguments, "--ready-file", "{ready}"))
 
     @staticmethod
     def _module(part: str, *arguments: str) -> Program:
