@@ -81,6 +81,17 @@ def test_wide_levels_are_kept_few_before_narrow_ones() -> None:
     assert found.spread.nodes == 3
 
 
+def test_of_zones_that_hold_all_the_one_with_fewer_racks_is_taken() -> None:
+    """Zone x holds four members in three racks and nothing to spare, zone y in two racks with a card left."""
+    sizes = {"a": 2, "b": 1, "c": 1, "d": 3, "e": 2}
+    fleet = [
+        msgspec.structs.replace(node(name, *(["a100"] * size)), location=at("x" if name < "d" else "y", f"r-{name}"))
+        for name, size in sizes.items()
+    ]
+    found = plan(Snapshot.build(fleet), *([OWNER] * 4))
+    assert set(nodes_of(found)) == {"d", "e"}
+
+
 def test_the_last_place_is_the_smallest_that_suffices() -> None:
     """Three cards: a full node of two and the node that has just one, not a piece of another big one."""
     fleet = [node("a", "a100", "a100"), node("b", "a100", "a100"), node("c", "a100")]
@@ -321,6 +332,10 @@ def test_a_plan_is_found_exactly_when_there_is_one(
     assert isinstance(found, GangPlan) == brute_force(
         snapshot, asked, cpu[: len(asked)], {name: room.milli_cpu for name, room in rooms.items()}
     )
+    if isinstance(found, GangPlan):
+        assert after(snapshot, found.allocations()).overcommitted == ()
+        for name, room in rooms.items():
+            assert sum(cpu[n] for n, where in enumerate(nodes_of(found)) if where == name) <= room.milli_cpu
 
 
 @given(
