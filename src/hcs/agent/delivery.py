@@ -257,7 +257,7 @@ class Delivery:
         try:
             adjustment = await self._adjustment(pod, allocation, facts)
             if not withdraws:
-                count = len(allocation.containers[facts.name])
+                count = len(allocation.grants(facts.name))
                 adjustment = withdrawn(adjustment, self._profiles(), count)
             if from_memory:
                 self._wake.set()
@@ -314,7 +314,7 @@ class Delivery:
             files = {device.id: self._cards.files(device) for device in mine}
             prepared = _Prepared(allocation, profile, identities, present, files)
             node = self._node_facts(prepared, mine)
-            for name in allocation.containers:
+            for name in (*allocation.containers, *allocation.reuses):
                 write_host_files(inject(allocation, profile, ContainerFacts(name), node).files)
             return prepared
 

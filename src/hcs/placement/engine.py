@@ -32,7 +32,6 @@ from hcs.placement.snapshot import Snapshot
 from hcs.ura.demand import label
 from hcs.ura.exchange import weaker
 
-
 RequestMix = Sequence[tuple[ComputeRequest, int]]
 
 
