@@ -177,7 +177,8 @@ class Conductor:
         else:
             self._hold(gang, self._barrier_seconds + 5.0)
         try:
-            error = await asyncio.wait_for(waits, self._barrier_seconds)
+            async with asyncio.timeout(self._barrier_seconds):
+                error = await waits
         except TimeoutError:
             error = f"not all members of the gang reached their bind within {self._barrier_seconds:g} s"
             if gang.phase == "planned":
@@ -196,6 +197,8 @@ class Conductor:
             return
         gang.left.discard(uid)
         (gang.bound if bound else gang.failed).add(uid)
+        if bound and uid in gang.members and not gang.members[uid].spec.nodeName:
+            gang.started.add(uid)
         if gang.left:
             return
         started, failed = set(gang.bound), set(gang.failed)

@@ -409,7 +409,8 @@ class Extender:
             again = min((time for time in times if time is not None), default=now + TEND_SECONDS)
             pause = min(TEND_SECONDS, max(0.0, again - self._now()) + 0.001)  # a timer may ring a hair too early
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stirred.wait(), pause)
+                async with asyncio.timeout(pause):  # wait_for of Python 3.11 can lose a cancellation
+                    await self._stirred.wait()
 
     async def _look_after(self, held: Reservation) -> None:
         """A binding was sent and its pod never seen bound: ask the API server what became of it."""
