@@ -37,6 +37,7 @@ from hcs.router.podgroups import PodGroups
 from hcs.router.preemption import Candidate, Preemption
 from hcs.router.reservations import Reservation, Reservations
 from hcs.router.resumption import note_for
+from hcs.router.usage import Usage
 from hcs.router.view import FleetView, Held
 from hcs.router.waiting import Waiting, WaitingRoom
 from hcs.router.wire import (
@@ -115,6 +116,7 @@ class Extender:
         self.reservations = Reservations(reservation_seconds)
         self.waiting = WaitingRoom()
         self.meters = Meters()
+        self.meters.registry.register(Usage(self.view))
         self.desk = Desk(client, self.view, self.reservations, self.meters, now=now, today=today, grown=self._grown)
         self.offers = Offers(client, self.desk, now=now, today=today, count=self.meters.offers, seconds=offer_seconds)
         self.conductor = Conductor(
