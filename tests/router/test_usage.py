@@ -45,14 +45,14 @@ async def test_usage_is_summed_by_pod_and_namespace(tmp_path: Path) -> None:
             await s.bound(name)
         await s.until(lambda: len(extender.view.allocations) == 3)
         text = generate_latest(extender.meters.registry).decode()
-        labels = 'model="A100-SXM4-80GB",namespace="default",node="n1",pod="share",vendor="nvidia"'
+        labels = '{model="A100-SXM4-80GB",namespace="default",node="n1",pod="share",vendor="nvidia"}'
 
         def value(metric: str) -> float:
             (found,) = [line for line in text.splitlines() if line.startswith(metric + " ")]
             return float(found.rpartition(" ")[2])
 
-        assert value("hcs_router_pod_vram_bytes{%s}" % labels) == 16 << 30
-        assert value("hcs_router_pod_acu{%s}" % labels) == 20
+        assert value(f"hcs_router_pod_vram_bytes{labels}") == 16 << 30
+        assert value(f"hcs_router_pod_acu{labels}") == 20
         assert value('hcs_router_namespace_vram_bytes{namespace="default"}') == (16 + 8 + 160) << 30
         assert value('hcs_router_namespace_acu{namespace="default"}') == 220
         assert value('hcs_router_namespace_cards{kind="shared",namespace="default"}') == 2

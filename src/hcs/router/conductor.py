@@ -111,6 +111,8 @@ class Conductor:
 
     def leads(self, pod: Pod) -> bool:
         """Whether a pod is a member of a gang, by the book or, before it is in there, by its own words."""
+        if pod.spec.schedulerName != names.SCHEDULER:
+            return False
         if self.book.of(pod.metadata.uid) is not None:
             return True
         try:
