@@ -314,7 +314,7 @@ class StubRuntime:
             except CreationError as error:
                 raise CreationError(f"failed to get NRI adjustment for container: {error}") from error
             for adjustment in every(answer, 1):
-                whole += self._apply(container, adjustment, peer, owners)
+                whole += self._apply(container, adjustment, peer, owners, whole)
         plugins = [*(["default-validator"] if self.validator else []), *(peer.name for peer in present)]
         if not self.kind.validates:
             return
@@ -343,14 +343,15 @@ class StubRuntime:
         """Validators are those that were there when the creation began, also if they have died meanwhile."""
         return list(dict.fromkeys([*present, *self.peers]))
 
-    def _apply(self, container: Container, adjustment: bytes, peer: Peer, owners: dict[str, str]) -> Fields:
+    def _apply(
+        self, container: Container, adjustment: bytes, peer: Peer, owners: dict[str, str], whole: Fields
+    ) -> Fields:
         def own(what: str) -> None:
             if owners.setdefault(what, peer.name) != peer.name:
                 raise CreationError(f'plugins "{owners[what]}" and "{peer.name}" both tried to set {what}')
 
         kept: Fields = []
-        for key, value in read_map(adjustment, 2).items():
-            container.annotations[key] = value
+        container.annotations |= read_map(adjustment, 2)
         kept += string_map(2, read_map(adjustment, 2))
         for mount in every(adjustment, 3):
             own(f"Mount {text(mount, 1)}")
@@ -358,11 +359,13 @@ class StubRuntime:
             kept.append((3, mount))
         for variable in every(adjustment, 4):
             key, value = text(variable, 1), text(variable, 2)
-            own(f"Env {key.removeprefix('-')}")
-            if key.startswith("-"):
-                container.env.pop(key[1:], None)
-            else:
-                container.env[key] = value
+            if key.startswith("-"):  # takes away what plugins before it have set; the image's and the user's stay
+                if owners.pop(f"Env {key[1:]}", None):
+                    del container.env[key[1:]]
+                    whole[:] = [(n, v) for n, v in whole if n != 4 or text(v, 1) != key[1:]]
+                continue
+            own(f"Env {key}")
+            container.env[key] = value
             kept.append((4, variable))
         for device in every(one(adjustment, 6) or b"", 1):
             own(f"Device {text(device, 1)}")

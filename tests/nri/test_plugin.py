@@ -38,7 +38,7 @@ def tell(folder: Path, story: Story, kind: Kind = NEW, handlers: Scripted | None
 def test_a_container_gets_what_was_answered(folder: Path, kind: Kind, cut: int) -> None:
     async def story(runtime: StubRuntime, handlers: Scripted) -> None:
         handlers.adjustment = Adjustment(
-            env=(Variable("NEW", "1"), Variable("OLD", None), Variable("BOTH", "ours")),
+            env=(Variable("NEW", "1"), Variable("BOTH", "ours")),
             mounts=(Mount("/host/preload", "/etc/ld.so.preload", ("bind", "ro")),),
             devices=(DeviceNode("/dev/nvidia0", "/dev/null"),),
             args=("wrapper", "train") if kind.args else None,
@@ -47,7 +47,7 @@ def test_a_container_gets_what_was_answered(folder: Path, kind: Kind, cut: int) 
         )
         pod = await runtime.run_pod("one", annotations=OURS)
         container = await runtime.create(pod, env={"OLD": "x", "BOTH": "user's"})
-        assert container.env == {"NEW": "1", "BOTH": "ours"}
+        assert container.env == {"OLD": "x", "NEW": "1", "BOTH": "ours"}
         assert container.mounts == {"/etc/ld.so.preload": ("/host/preload", ["bind", "ro"])}
         assert container.devices == {"/dev/nvidia0": ("c", 1, 3)}
         assert container.args == (["wrapper", "train"] if kind.args else ["train"])

@@ -25,9 +25,9 @@ from hcs.native import NativeLibraryError, emulated_driver_dir, interceptor_path
 from hcs.process import logs
 from hcs.process.serving import Endpoint, serve
 from hcs.ura.catalogue import load_catalogue
+from hcs.vendors import registry
 from hcs.vendors.base import Vendor
 from hcs.vendors.emulated_vendor import EmulatedVendor
-from hcs.vendors.nvidia import NvidiaVendor
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +148,6 @@ def once(
 
     Exit 1 when a vendor does not answer.
     """
-    logs.configure("error")
     found = asyncio.run(_look(node or socket.gethostname(), emulated_cards))
     if json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
@@ -179,10 +178,10 @@ def _vendors(emulated_cards: Path | None) -> list[Vendor]:
     if emulated_cards is not None:
         profiles = builtin_profiles()
         return [EmulatedVendor(emulated_cards, catalogue=catalogue, profiles=profiles, drivers=_emulated_driver)]
-    nvidia = NvidiaVendor.find(catalogue)
-    if nvidia is None:
-        log.warning("no cards can be found on this node: no vendor's library is present")
-    return [nvidia] if nvidia is not None else []
+    vendors = registry.present(catalogue)
+    if not vendors:
+        log.warning("no cards can be found on this node: no vendor's library or tool is present")
+    return vendors
 
 
 def _emulated_driver(vendor: str) -> Path | None:

@@ -29,6 +29,7 @@ from hcs.inject.arbitration import Ledger, admit, allocated
 from hcs.inject.injection import ContainerFacts, NodeFacts, NodeFiles, candidate_paths, conceal, inject
 from hcs.inject.profiles import Profile, Profiles
 from hcs.inject.protocol import ContainerCreation, StartingContainer
+from hcs.inject.withdrawal import withdrawn
 from hcs.kube import resources
 from hcs.kube.informer import Informer
 from hcs.model.allocations import Allocation
@@ -114,12 +115,15 @@ class Delivery:
         )
         pods.on_change(lambda *_: self.sweep())
 
-    async def create(self, creation: ContainerCreation, *, from_memory: bool = False) -> Adjustment:
+    async def create(
+        self, creation: ContainerCreation, *, from_memory: bool = False, withdraws: bool = True
+    ) -> Adjustment:
         """Say what to change in a container that is about to be created; its files exist when this returns.
 
         Args:
             creation: the question.
             from_memory: ask nobody, and let the record follow a moment later.
+            withdraws: whether the runtime can take variables away.
 
         Raises:
             RefusedError: it must not start; the refusal says why.
@@ -127,7 +131,7 @@ class Delivery:
             OSError: the container's files cannot be written.
         """
         try:
-            adjustment = await self._create(creation, from_memory)
+            adjustment = await self._create(creation, from_memory, withdraws)
         except RefusedError as error:
             self._answers.labels(error.refusals[0].reason).inc()
             log.warning("container refused: pod=%s container=%s %s", creation.pod.key, creation.container.name, error)
@@ -223,7 +227,7 @@ class Delivery:
             self._gone_since.pop(uid, None)
             self._drop(uid)
 
-    async def _create(self, creation: ContainerCreation, from_memory: bool) -> Adjustment:
+    async def _create(self, creation: ContainerCreation, from_memory: bool, withdraws: bool) -> Adjustment:
         pod = self.seen(creation.pod)
         if pod is None:
             if not self.managed(creation.pod):
@@ -240,7 +244,8 @@ class Delivery:
             raise NotNowError("the node's cards have not been probed yet")
         facts = _facts(pod, creation.container)
         if not allocation.grants(facts.name):
-            return conceal(facts, self._profiles())
+            concealed = conceal(facts, self._profiles())
+            return concealed if withdraws else withdrawn(concealed, self._profiles(), 0)
         # No await from here until it counts: two containers that start at once are judged one after the other.
         self.sweep()
         refusal = admit(self.ledger(), allocation, NodeInventory(self._node, self._cards.devices, self._quarantine()))
@@ -251,6 +256,9 @@ class Delivery:
         self._admissions.hold(_admission(pod, allocation, started | {facts.name}))
         try:
             adjustment = await self._adjustment(pod, allocation, facts)
+            if not withdraws:
+                count = len(allocation.containers[facts.name])
+                adjustment = withdrawn(adjustment, self._profiles(), count)
             if from_memory:
                 self._wake.set()
             else:

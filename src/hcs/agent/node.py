@@ -21,6 +21,7 @@ from starlette.applications import Starlette
 
 from hcs.agent import app
 from hcs.agent.admissions import Admissions
+from hcs.agent.alarms import Alarms
 from hcs.agent.calibration import Calibration, Measurer
 from hcs.agent.cards import Cards
 from hcs.agent.delivery import Delivery, Work
@@ -106,7 +107,8 @@ class Agent:
                 now=now,
             )
         refine = self.calibration.refine if self.calibration else (lambda device: device)
-        self.cards = Cards(vendors, changed=lambda: self.publisher.wake.set(), asker=asker, refine=refine)
+        self.cards = Cards(vendors, changed=lambda: self.publisher.wake.set(), asker=asker, refine=refine, clock=clock)
+        self.alarms = Alarms(self.cards)
         self.link: RuntimeLink | None = None
         self.publisher = Publisher(
             node,
@@ -165,6 +167,7 @@ class Agent:
             self._nodes.run,
             self._overlays.run,
             lambda: self.cards.watch(self._pause, poll=self._poll, probe=self._probe),
+            lambda: self.alarms.watch(self._pause),
             lambda: self.publisher.run(self._pause),
             lambda: self.publisher.beat(self._pause),
             lambda: self.delivery.run(self._pause),

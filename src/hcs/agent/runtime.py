@@ -138,7 +138,7 @@ class RuntimeLink:
             StartingContainer(container.name, env=tuple(_variables(container.env)), args=tuple(container.args)),
         )
         try:
-            adjustment = await self._delivery.create(question, from_memory=True)
+            adjustment = await self._delivery.create(question, from_memory=True, withdraws=False)
             if adjustment is EMPTY:
                 return None
             assert self.runtime is not None  # it is asking

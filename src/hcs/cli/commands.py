@@ -38,11 +38,13 @@ COMMANDS: Final = (
     Registered("accept", "hcs.cli.accept", "Accept what a pod is offered."),
     Registered("decline", "hcs.cli.decline", "Decline it."),
     Registered("rtos", "hcs.cli.rtos", "RTOS guests: what a container's settings become; the guests of this node."),
+    Registered("neuro", "hcs.cli.neuro", "Spiking hardware: boards, placements, leases, tasks."),
     Registered("demo", "hcs.cli.demo.command", "See it all work, with no cluster and no card.", "sandbox"),
     Registered("sandbox", "hcs.cli.sandbox", "A small cluster with emulated cards on this machine.", "sandbox"),
     Registered("router", "hcs.router.command", "Decides which cards a pod gets.", "router", program=True),
     Registered("injector", "hcs.injector.command", "The admission webhook.", program=True),
     Registered("agent", "hcs.agent.command", "Publishes a node's cards, hands them to pods.", "agent", program=True),
     Registered("guard", "hcs.agent.guard", "Holds back containers the agent did not adjust.", "agent", program=True),
+    Registered("neuroplugin", "hcs.neuroplugin.command", "Shares spiking boards of a node.", "neuro", program=True),
     Registered("healer", "hcs.healer.command", "Quarantines sick cards and moves their pods.", program=True),
 )

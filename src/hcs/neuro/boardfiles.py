@@ -1,19 +1,20 @@
 """Boards as a site writes them down: YAML that has been read into plain data, turned into descriptions and states.
 
-    boards:
-      - id: b0
-        model: darwin3            # a known board ...
-        numa: 0
-        deadCores: [[3, 4]]
-      - id: lab
-        grid: 16x16               # ... or one of your own
-        classes: [{name: standard, neurons: 1024, ksps: 100, activations: 10}]
-        ports: [{name: west, side: west, cell: [0, 8], ksps: 5000}]
-        virtualChannels: 4
-        hopLimit: 15
-        module: type-a            # its resources are then called ksps-type-a and so on
+boards:
+  - id: b0
+    model: darwin3            # a known board ...
+    numa: 0
+    deadCores: [[3, 4]]
+  - id: lab
+    grid: 16x16               # ... or one of your own
+    classes: [{name: standard, neurons: 1024, ksps: 100, activations: 10}]
+    ports: [{name: west, side: west, cell: [0, 8], ksps: 5000}]
+    virtualChannels: 4
+    hopLimit: 15
+    module: type-a            # its resources are then called ksps-type-a and so on
 """
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -98,7 +99,8 @@ def read_boards(document: Any, *, emulated: bool = False) -> tuple[BoardState, .
                 "and a model or a grid",
             )
         ) from error
-    boards, refusals = [], []
+    boards: list[BoardState] = []
+    refusals: list[Refusal] = []
     for board in file.boards:
         try:
             state = _state(board, emulated)
@@ -140,8 +142,6 @@ def read_size(text: str) -> tuple[int, int]:
 
 
 def _state(board: _Board, emulated: bool) -> BoardState:
-    import re
-
     if not re.match(_ID, board.id):
         raise RefusedError(
             Refusal("MalformedBoardFile", f"board id {board.id[:40]!r}: use small letters, digits and dashes")
@@ -151,9 +151,7 @@ def _state(board: _Board, emulated: bool) -> BoardState:
             Refusal("MalformedBoardFile", f"board {board.id}: module {board.module[:40]!r}: letters, digits, dashes")
         )
     if bool(board.model) == bool(board.grid):
-        raise RefusedError(
-            Refusal("MalformedBoardFile", f"board {board.id}: give a model or a grid, one of the two")
-        )
+        raise RefusedError(Refusal("MalformedBoardFile", f"board {board.id}: give a model or a grid, one of the two"))
     model = find_model(board.model) if board.model else _own(board)
     changes: dict[str, Any] = {"module": board.module}
     for field in (
@@ -192,5 +190,10 @@ def _own(board: _Board) -> BoardModel:
     across, down = read_size(board.chips)
     model = custom(width * across, height * down, name=board.id)
     return msgspec.structs.replace(
-        model, chip_width=width, chip_height=height, chips_across=across, chips_down=down, title=f"{board.id}, own board"
+        model,
+        chip_width=width,
+        chip_height=height,
+        chips_across=across,
+        chips_down=down,
+        title=f"{board.id}, own board",
     )

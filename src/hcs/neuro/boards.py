@@ -187,7 +187,10 @@ def check_model(model: BoardModel) -> BoardModel:
     for core_class in model.classes:
         figures = (core_class.neurons, core_class.ksps, core_class.activations)
         if min(figures) < 1 or min(core_class.synapses, core_class.updates) < 0:
-            no("ImpossibleRate", f"class {core_class.name}: neurons, ksps and activations are 1 or more, others 0 or more")
+            no(
+                "ImpossibleRate",
+                f"class {core_class.name}: neurons, ksps and activations are 1 or more, others 0 or more",
+            )
         if max(*figures, core_class.synapses, core_class.updates) > MAX_RATE:
             no("ImpossibleRate", f"class {core_class.name}: no core does more than {MAX_RATE} of anything")
     if not refusals:

@@ -100,10 +100,17 @@ def shortages(wanted: Amounts, there: Amounts, whole: Amounts, what: str) -> lis
         asked, free, most = getattr(wanted, field), getattr(there, field), getattr(whole, field)
         if asked > most:
             refusals.append(
-                Refusal("BeyondBoard", f"asks for {asked} {UNITS[field]}, and {what} offers {most} when empty; ask for at most that")
+                Refusal(
+                    "BeyondBoard",
+                    f"asks for {asked} {UNITS[field]}, and {what} offers {most} when empty; ask for at most that",
+                )
             )
         elif asked > free:
             refusals.append(
-                Refusal("CapacityTaken", f"asks for {asked} {UNITS[field]}, and {what} has {max(0, free)} of {most} left; ask for at most that, or wait")
+                Refusal(
+                    "CapacityTaken",
+                    f"asks for {asked} {UNITS[field]}, and {what} has {max(0, free)} of {most} left; "
+                    "ask for at most that, or wait",
+                )
             )
     return refusals

@@ -137,7 +137,7 @@ class Ledger:
                 raise RefusedError(
                     Refusal("ChannelTaken", f"channel {channel} of port {name} is taken; {self.free} streams are free")
                 )
-        self._taken.update({pair: 0 for pair in wanted})
+        self._taken.update(dict.fromkeys(wanted, 0))
         self._held[holder] = tuple(Corridor(name, channel, 0, Route((ports[name].cell,))) for name, channel in wanted)
         return self._held[holder]
 

@@ -73,7 +73,7 @@ TRANSITIONS: Final[dict[tuple[str, str], tuple[State, tuple[Instruction, ...]]]]
     ("Running", "fault"): ("Degraded", ("stop",)),
     ("Remapping", "fault"): ("Degraded", ()),
     **{(state, "failed"): ("Failed", ("free",)) for state in HOLDING},
-}  # type: ignore[assignment]
+}
 """(state, event) → the next state, and what to do."""
 
 

@@ -6,6 +6,7 @@ rectangle that holds its cores.
 """
 
 import math
+import re
 from typing import Any, Final
 
 import msgspec
@@ -126,13 +127,14 @@ def read_package(content: bytes | str | dict[str, Any]) -> Package:
 def squarest(cores: int) -> tuple[int, int]:
     """The rectangle nearest to a square that holds this many cores with the least left over."""
     width = max(1, math.isqrt(cores))
-    best = min(range(max(1, width // 2), width * 2 + 2), key=lambda w: (w * -(-cores // w) - cores + abs(w - -(-cores // w)), w))
+    best = min(
+        range(max(1, width // 2), width * 2 + 2),
+        key=lambda w: (w * -(-cores // w) - cores + abs(w - -(-cores // w)), w),
+    )
     return max(best, -(-cores // best)), min(best, -(-cores // best))
 
 
 def _check_names(package: Package) -> list[Refusal]:
-    import re
-
     refusals = []
     for what, name in (("package", package.name), *(("model", model.name) for model in package.models)):
         if not re.match(_NAME, name):
@@ -172,16 +174,16 @@ def _check(model: Model) -> list[Refusal]:
             no("MalformedPackage", f"logical core {number}: neurons and threshold are 1 or more")
             break
     for cores in (model.inputs, model.outputs):
-        if any(not 0 <= core < count for core in cores):
+        if any(not 0 <= number < count for number in cores):
             no("MalformedPackage", f"inputs and outputs are logical cores from 0 to {count - 1}")
     if not model.inputs:
         no("MalformedPackage", "without an input core nothing ever happens; name one")
     if len(model.synapses) > MAX_EDGES:
         no("MalformedPackage", f"{len(model.synapses)} synapses; the most is {MAX_EDGES}")
     for synapse in model.synapses:
-        for core, neuron in (synapse.source, synapse.target):
-            if not 0 <= core < count or not 0 <= neuron < model.cores[core].neurons:
-                no("MalformedPackage", f"a synapse names neuron {neuron} of core {core}, which is not there")
+        for at, neuron in (synapse.source, synapse.target):
+            if not 0 <= at < count or not 0 <= neuron < model.cores[at].neurons:
+                no("MalformedPackage", f"a synapse names neuron {neuron} of core {at}, which is not there")
                 return refusals
     if model.ksps < 1 or model.streams < 1:
         no("ImpossibleRate", "at least 1 KSPS and 1 stream are needed, or no event ever reaches it")

@@ -73,11 +73,18 @@ def draw_text(picture: BoardPicture, columns: int) -> list[list[tuple[str, str]]
     if step > 1:
         lines.append([(f"one character is {step}x{step} cores; what fills most of it is shown", "dim")])
     across = -(-picture.width // step)
-    lines.append([("   " + "".join(str(i * step).ljust(5 * wide) for i in range(0, across, 5)).rstrip(), "dim")])
+    lines.append(
+        [
+            (
+                "   " + " " * (wide - 1) + "".join(str(i * step).ljust(5 * wide) for i in range(0, across, 5)).rstrip(),
+                "dim",
+            )
+        ]
+    )
     for top in range(0, picture.height, step):
         line: list[tuple[str, str]] = [(f"{top:>3}"[-3:], "dim")]
         line.extend(
-            (("" if wide == 1 and line == [] else " " if wide == 2 else "") + mark, style)
+            ((" " if wide == 2 else "") + mark, style)
             for mark, style in (_most(grid, left, top, step) for left in range(0, picture.width, step))
         )
         lines.append(line)
@@ -105,10 +112,14 @@ def draw_svg(picture: BoardPicture) -> str:
         'stroke="#888888"/>',
     ]
     every = max(1, -(-26 // cell))
-    for x in range(0, picture.width, every):
-        parts.append(f'<text x="{left + x * cell + cell / 2:g}" y="{top - 6}" text-anchor="middle" fill="#777">{x}</text>')
-    for y in range(0, picture.height, max(1, -(-14 // cell))):
-        parts.append(f'<text x="{left - 6}" y="{top + y * cell + cell / 2 + 4:g}" text-anchor="end" fill="#777">{y}</text>')
+    parts.extend(
+        f'<text x="{left + x * cell + cell / 2:g}" y="{top - 6}" text-anchor="middle" fill="#777">{x}</text>'
+        for x in range(0, picture.width, every)
+    )
+    parts.extend(
+        f'<text x="{left - 6}" y="{top + y * cell + cell / 2 + 4:g}" text-anchor="end" fill="#777">{y}</text>'
+        for y in range(0, picture.height, max(1, -(-14 // cell)))
+    )
     for patch in picture.patches:
         number = order[patch.tenant]
         r = patch.rectangle
@@ -121,21 +132,36 @@ def draw_svg(picture: BoardPicture) -> str:
             f'<text x="{x + r.width * cell / 2:g}" y="{y + r.height * cell / 2 + 4:g}" text-anchor="middle" '
             f'fill="#111" font-weight="bold">{escape(_fitting(name, letter(number), r.width * cell))}</text></g>'
         )
+
     def mark(x: int, y: int, inner: str) -> None:
         parts.append(f'<g transform="translate({left + x * cell},{top + y * cell})">{inner}</g>')
 
-    near, far = cell * 0.25, cell * 0.75
-    cross = f'<path d="M {near:g} {near:g} L {far:g} {far:g} M {far:g} {near:g} L {near:g} {far:g}" stroke="#c00" stroke-width="2"/>'
+    near, far, mid = cell * 0.25, cell * 0.75, f"{cell / 2:g}"
+    strokes = f"M {near:g} {near:g} L {far:g} {far:g} M {far:g} {near:g} L {near:g} {far:g}"
+    cross = f'<path d="{strokes}" stroke="#c00" stroke-width="2"/>'
     for x, y in picture.dead_cores:
         mark(x, y, cross)
     for x, y in picture.dead_routers:
         mark(x, y, f'<rect width="{cell}" height="{cell}" fill="#c00"/>')
     for x, y in picture.controllers:
-        mark(x, y, f'<circle cx="{cell / 2:g}" cy="{cell / 2:g}" r="{cell * 0.3:g}" fill="none" stroke="#555" stroke-width="2"/>')
+        mark(
+            x,
+            y,
+            f'<circle cx="{mid}" cy="{mid}" r="{cell * 0.3:g}" fill="none" stroke="#555" stroke-width="2"/>',
+        )
     for x, y in picture.relays:
-        mark(x, y, f'<path d="M {cell / 2:g} {near:g} L {far:g} {cell / 2:g} L {cell / 2:g} {far:g} L {near:g} {cell / 2:g} Z" fill="#111"/>')
+        mark(
+            x,
+            y,
+            f'<path d="M {mid} {near:g} L {far:g} {mid} L {mid} {far:g} L {near:g} {mid} Z" fill="#111"/>',
+        )
     for name, (x, y) in picture.ports:
-        mark(x, y, f'<title>port {escape(name)}</title><rect x="1" y="1" width="{cell - 2}" height="{cell - 2}" fill="none" stroke="#111" stroke-width="2" stroke-dasharray="3 2"/>')
+        mark(
+            x,
+            y,
+            f'<title>port {escape(name)}</title><rect x="1" y="1" width="{cell - 2}" height="{cell - 2}" fill="none" '
+            'stroke="#111" stroke-width="2" stroke-dasharray="3 2"/>',
+        )
     for source, target in picture.moves:
         a = (left + (source.x + source.width / 2) * cell, top + (source.y + source.height / 2) * cell)
         b = (left + (target.x + target.width / 2) * cell, top + (target.y + target.height / 2) * cell)
@@ -146,7 +172,9 @@ def draw_svg(picture: BoardPicture) -> str:
     base = top + picture.height * cell + 28
     for number, (swatch, text) in enumerate(legend):
         x, y = left + number % per_row * 150, base + number // per_row * 22
-        parts.append(f'<g transform="translate({x},{y - 11})">{swatch}</g><text x="{x + 20}" y="{y}">{escape(text)}</text>')
+        parts.append(
+            f'<g transform="translate({x},{y - 11})">{swatch}</g><text x="{x + 20}" y="{y}">{escape(text)}</text>'
+        )
     parts.append("</svg>")
     return "\n".join(parts) + "\n"
 

@@ -1,8 +1,8 @@
 """How packets get from core to core and from the host to a core: legs, joined at relay points.
 
-A packet names how far it goes on each axis, and the header holds only so many hops (Darwin3: 15). A longer way is made of
-*legs*; where one ends and the next begins, a *relay point* sends the packet again. Routers go along x first, then along
-y, and only live routers pass anything on.
+A packet names how far it goes on each axis, and the header holds only so many hops (Darwin3: 15). A longer way is
+made of *legs*; where one ends and the next begins, a *relay point* sends the packet again. Routers go along x first,
+then along y, and only live routers pass anything on.
 
 Within a rectangle no route ever leaves it: a leg from one of its cells to another stays inside the box of the two.
 """

@@ -18,7 +18,7 @@ from hcs.neuro.corridors import Ledger
 from hcs.neuro.forwarding import Endpoint, ForwardingTable
 from hcs.neuro.grids import Cell, Rectangle
 from hcs.neuro.lifecycle import ENDED, HOLDING, Event, Instruction, Life, TransitionError
-from hcs.neuro.migration import MigrationLimits, MigrationPlan, plan_migration
+from hcs.neuro.migration import USUAL, MigrationLimits, MigrationPlan, plan_migration
 from hcs.neuro.packages import Model, Package, squarest
 from hcs.neuro.routes import Route, find_route, inner_route
 from hcs.neuro.tasks import Task, map_cores
@@ -34,6 +34,9 @@ class Wish(msgspec.Struct, frozen=True):
     board: str = ""
     affinity: Affinity = "any"
     numa: int | None = None
+
+
+ANYWHERE: Final = Wish()
 
 
 class Site:
@@ -130,7 +133,7 @@ class NeuralService:
 
     # Leases.
 
-    def lease(self, tenant: str, cores: int, *, request: CoreRequest | None = None, wish: Wish = Wish()) -> Lease:
+    def lease(self, tenant: str, cores: int, *, request: CoreRequest | None = None, wish: Wish = ANYWHERE) -> Lease:
         """Hold a rectangle of at least so many live cores for a tenant's tasks.
 
         Args:
@@ -183,7 +186,7 @@ class NeuralService:
         model: str = "",
         *,
         lease: int | None = None,
-        wish: Wish = Wish(),
+        wish: Wish = ANYWHERE,
         priority: int = 0,
     ) -> Task:
         """TaskCreate: choose a model, allocate, map logical to physical cores, reserve the ways, give it a number.
@@ -355,9 +358,7 @@ class NeuralService:
 
     # Making room.
 
-    def plan_room(
-        self, board: str, request: CoreRequest, limits: MigrationLimits = MigrationLimits()
-    ) -> MigrationPlan | None:
+    def plan_room(self, board: str, request: CoreRequest, limits: MigrationLimits = USUAL) -> MigrationPlan | None:
         """Which idle tasks to move so that a request fits; see :func:`hcs.neuro.migration.plan_migration`.
 
         Only tasks that are ready or paused, each alone in its lease, are moved.
@@ -495,8 +496,9 @@ class NeuralService:
             self._restore(saved)
             raise
         life = Life()
-        for event in ("placed", "routed"):
-            life, _ = life.after(event)  # type: ignore[arg-type]
+        events: tuple[Event, ...] = ("placed", "routed")
+        for event in events:
+            life, _ = life.after(event)
         task = msgspec.structs.replace(task, life=life)
         self.next_id += 1
         owner.next_task += 1
@@ -625,8 +627,9 @@ class NeuralService:
         del self.tenants[task.tenant].tasks[task.number]
 
     def _checkpoint(self) -> "_Checkpoint":
+        books: list[Site | Tenant | Lease] = [*self.sites.values(), *self.tenants.values(), *self.leases.values()]
         return _Checkpoint(
-            [(kept, kept.copy()) for kept in (*self.sites.values(), *self.tenants.values(), *self.leases.values())],
+            [(kept, kept.copy()) for kept in books],
             dict(self.leases),
             dict(self.tasks),
             self.table.copy(),

@@ -83,7 +83,8 @@ def _no_core(board: BoardModel, need: LogicalCore, number: int, rectangle: Recta
     names = {core_class.name: core_class.neurons for core_class in board.classes}
     if need.core_class and need.core_class not in names:
         return Refusal(
-            "UnknownClass", f"logical core {number} wants class {need.core_class[:40]!r}; {board.name} has {', '.join(names)}"
+            "UnknownClass",
+            f"logical core {number} wants class {need.core_class[:40]!r}; {board.name} has {', '.join(names)}",
         )
     most = names[need.core_class] if need.core_class else max(names.values())
     if need.neurons > most:

@@ -1,9 +1,11 @@
 """Who shares a board: tenants with quotas, leases, and numbers of their own.
 
-A *lease* is a rectangle of cores that a tenant holds as if it were a computer of its own, with a grid that begins at
-(0,0); the tenant's tasks share it. Tasks and streams are numbered from 1 for each tenant. Every number a tenant names is
+A *lease* is a rectangle of cores that a tenant holds like a computer of its own, with a grid that begins at (0,0); the
+tenant's tasks share it. Tasks and streams are numbered from 1 for each tenant. Every number a tenant names is
 looked up among its own, so another tenant's cannot be told from one that does not exist: same reason, same words.
 """
+
+from typing import Final
 
 import msgspec
 
@@ -42,6 +44,9 @@ class Quota(msgspec.Struct, frozen=True, rename="camel"):
                     )
                 )
         return refusals
+
+
+UNLIMITED: Final = Quota()
 
 
 class Lease:
@@ -101,7 +106,7 @@ class Lease:
 class Tenant:
     """One tenant: quota, and its own numbers, each never used again."""
 
-    def __init__(self, name: str, quota: Quota = Quota()) -> None:
+    def __init__(self, name: str, quota: Quota = UNLIMITED) -> None:
         """Begin with nothing.
 
         Args:

@@ -1,7 +1,7 @@
 """The neural service over HTTP: the calls tenants know, as JSON.
 
     POST   /v1/tenants/T/apps               InstallApp    a package
-    POST   /v1/tenants/T/tasks              TaskCreate    {"app", "model", "lease", "board", "affinity", "numa", "priority"}
+    POST   /v1/tenants/T/tasks              TaskCreate    {"app", "model", "lease", "board", "affinity", ...}
     POST   /v1/tenants/T/tasks/N/run        TaskRun       {"steps": [[[core, neuron], ...], ...]}
     POST   /v1/tenants/T/tasks/N/start | pause | resume
     DELETE /v1/tenants/T/tasks/N            TaskDestroy
@@ -182,7 +182,9 @@ def build(operator: Operator, *, tokens: Mapping[str, str], registry: CollectorR
         endpoint = service.table.forward(who, address)
         if endpoint is None:
             raise missing("stream", address)
-        return _json(200, {"address": address, "ksps": endpoint.ksps, "port": endpoint.port, "channel": endpoint.channel})
+        return _json(
+            200, {"address": address, "ksps": endpoint.ksps, "port": endpoint.port, "channel": endpoint.channel}
+        )
 
     async def policy(request: Request) -> Response:
         return _json(200, network_policy(tenant(request)))
@@ -200,10 +202,8 @@ def build(operator: Operator, *, tokens: Mapping[str, str], registry: CollectorR
     async def faults(request: Request) -> Response:
         only_operators(request)
         wanted = await body(request, _Faults)
-        hurt = service.fault(
-            str(request.path_params["board"]), cores=cells_of(wanted.cores), routers=cells_of(wanted.routers)
-        )
-        operator.changed()
+        board = str(request.path_params["board"])
+        hurt = await operator.fault(board, cores=cells_of(wanted.cores), routers=cells_of(wanted.routers))
         moved = await operator.look()
         return _json(200, {"hurt": [task.id for task in hurt], "moved": [task.id for task in moved]})
 

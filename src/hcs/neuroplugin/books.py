@@ -1,9 +1,9 @@
 """Which id of which resource is whose: pods', the neural service's, or nobody's. The plugin's memory, without I/O.
 
-An id is a piece of one board: so many KSPS, one channel of one port, some cores. Pods take ids through the kubelet; what
-tasks of the neural service take is withdrawn: as many free ids turn unhealthy, so that kube-scheduler counts them no
-more, and healthy again afterwards. What pods hold is booked on the boards at once, so the service cannot give it away.
-So both ways in share one capacity and neither can over-commit it.
+An id is a piece of one board: so many KSPS, one channel of one port, some cores. Pods take ids through the kubelet;
+what tasks of the neural service take is withdrawn: as many free ids turn unhealthy, so that kube-scheduler counts
+them no more, and healthy again afterwards. What pods hold is booked on the boards at once, so the service cannot give
+it away. So both ways in share one capacity and neither can over-commit it.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,6 @@
 """Carries out what the neural service decides: calls of tenants in, driver calls and life-cycle events out.
 
-One call at a time; driver calls run in a thread, so a slow board keeps nobody else from being heard. A driver that fails
+One call at a time; driver calls run in a thread, so a slow board keeps nobody from being heard. A driver that fails
 while a task is being made leads to ``Failed`` and to a refusal: nothing stays half loaded.
 """
 
@@ -15,7 +15,7 @@ from hcs.neuro.drivers import BoardDriver, DriverError, Limits, Load, Spike, Usa
 from hcs.neuro.grids import Cell
 from hcs.neuro.lifecycle import Event
 from hcs.neuro.packages import Package
-from hcs.neuro.service import NeuralService, Wish
+from hcs.neuro.service import ANYWHERE, NeuralService, Wish
 from hcs.neuro.tasks import Task
 from hcs.neuro.tenants import Lease, Quota
 
@@ -37,6 +37,9 @@ class Operator:
         """
         self.service, self.drivers, self.changed = service, dict(drivers), changed
         self._turn = asyncio.Lock()
+        self._seen: dict[str, tuple[frozenset[Cell], frozenset[Cell]]] = {
+            id: (site.board.dead_cores, site.board.dead_routers) for id, site in service.sites.items()
+        }
 
     async def install(self, tenant: str, package: Package) -> Package:
         """InstallApp."""
@@ -52,7 +55,7 @@ class Operator:
         model: str = "",
         *,
         lease: int | None = None,
-        wish: Wish = Wish(),
+        wish: Wish = ANYWHERE,
         priority: int = 0,
     ) -> Task:
         """TaskCreate: place, route, configure, load and check.
@@ -125,7 +128,7 @@ class Operator:
         return task
 
     async def lease(
-        self, tenant: str, cores: int, *, request: CoreRequest | None = None, wish: Wish = Wish()
+        self, tenant: str, cores: int, *, request: CoreRequest | None = None, wish: Wish = ANYWHERE
     ) -> tuple[int, Lease]:
         """Hold a rectangle for a tenant's tasks; the tenant's number for it, and the lease."""
         async with self._turn:
@@ -145,15 +148,24 @@ class Operator:
         async with self._turn:
             self.service.set_quota(tenant, quota)
 
+    async def fault(self, board: str, *, cores: Sequence[Cell], routers: Sequence[Cell]) -> list[Task]:
+        """Note faults that an operator found; the tasks they hurt are moved by the next :meth:`look`.
+
+        Raises:
+            RefusedError: no such board, or no such core.
+        """
+        async with self._turn:
+            hurt = self.service.fault(board, cores=cores, routers=routers)
+            self.changed()
+        return list(hurt)
+
     async def look(self) -> list[Task]:
         """Ask every board for faults; move the tasks they hurt. The tasks that were moved."""
         async with self._turn:
-            moved = []
-            for board in list(self.drivers):
+            for board in self.drivers:
                 self._look_for_faults(board)
-            for task in list(self.service.tasks.values()):
-                if task.life.state == "Degraded" and (again := await self._remap(task)) is not None:
-                    moved.append(again)
+            degraded = [task for task in self.service.tasks.values() if task.life.state == "Degraded"]
+            moved = [again for task in degraded if (again := await self._remap(task)) is not None]
             if moved:
                 self.changed()
         return moved
@@ -180,9 +192,12 @@ class Operator:
         except DriverError as error:
             log.warning("board does not answer: board=%s error=%s", board, error)
             return
+        before = self._seen.get(board, (seen.dead_cores, seen.dead_routers))
+        self._seen[board] = (seen.dead_cores, seen.dead_routers)
         known = self.service.sites[board].board
         cores, routers = seen.dead_cores - known.dead_cores, seen.dead_routers - known.dead_routers
-        mended = (known.dead_cores | known.dead_routers) - (seen.dead_cores | seen.dead_routers)
+        # Only what the board itself had reported: an operator may know of faults that the board does not see.
+        mended = (before[0] | before[1]) - (seen.dead_cores | seen.dead_routers)
         if mended:
             self.service.mend(board, mended)
         if cores or routers:
@@ -246,9 +261,7 @@ def described(task: Task, cores: bool = False) -> dict[str, Any]:
         told["rectangle"] = [task.rectangle.x, task.rectangle.y, task.rectangle.width, task.rectangle.height]
         told["cores"] = [list(cell) for cell in task.cores]
         told["relays"] = [
-            list(cell)
-            for route in (*(c.route for c in task.corridors), *task.spike_routes)
-            for cell in route.relays
+            list(cell) for route in (*(c.route for c in task.corridors), *task.spike_routes) for cell in route.relays
         ]
         told["corridors"] = [
             {"port": c.port, "channel": c.channel, "ksps": c.ksps, "points": [list(p) for p in c.route.points]}

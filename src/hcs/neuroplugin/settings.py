@@ -51,9 +51,7 @@ class Settings(msgspec.Struct, frozen=True):
                 Refusal("MalformedDomain", f"{self.domain[:80]!r} is no domain; write it like snn.vendor.com")
             )
         elif self.domain == "kubernetes.io" or self.domain.endswith(".kubernetes.io"):
-            refusals.append(
-                Refusal("ReservedDomain", f"{self.domain} belongs to Kubernetes; use a domain of your own")
-            )
+            refusals.append(Refusal("ReservedDomain", f"{self.domain} belongs to Kubernetes; use a domain of your own"))
         refusals.extend(
             Refusal("ImpossibleUnit", f"one id of {field} stands for {self.units.of(field)}; it must be 1 or more")
             for field in FIELDS

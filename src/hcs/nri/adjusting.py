@@ -16,8 +16,6 @@ from hcs.nri.runtimes import Runtime
 
 Look = Callable[[str], os.stat_result]
 _IN_PLACE: Final = ("bind", "rw", "nosuid", "nodev", "noexec", "rprivate")
-_REMOVED: Final = "-"
-"""Before the key of an entry that shall be taken away (``MarkForRemoval`` of containerd/nri)."""
 
 
 def wire(adjustment: Adjustment, runtime: Runtime, look: Look = os.stat) -> Any:
@@ -44,9 +42,8 @@ def wire(adjustment: Adjustment, runtime: Runtime, look: Look = os.stat) -> Any:
     message = MESSAGES["Adjustment"](annotations=adjustment.annotations, args=adjustment.args or ())
     for variable in adjustment.env:
         if variable.value is None:
-            message.env.add(key=f"{_REMOVED}{variable.name}")
-        else:
-            message.env.add(key=variable.name, value=variable.value)
+            raise RefusedError(Refusal("VariableStays", f"{runtime} cannot take the variable {variable.name} away"))
+        message.env.add(key=variable.name, value=variable.value)
     mounts, nodes = list(adjustment.mounts), []
     for device in adjustment.devices:
         found = _numbers(device, look)
@@ -72,7 +69,7 @@ def missing(ours: Any, whole: Any) -> str:
     env = {variable.key: variable.value for variable in whole.env}
     for variable in ours.env:
         if env.get(variable.key) != variable.value:
-            return f"variable {variable.key.removeprefix(_REMOVED)}"
+            return f"variable {variable.key}"
     mounts = {mount.destination: mount.source for mount in whole.mounts}
     for mount in ours.mounts:
         if mounts.get(mount.destination) != mount.source:

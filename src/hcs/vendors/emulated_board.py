@@ -1,9 +1,9 @@
 """An emulated spiking board: runs small integrate-and-fire networks exactly, and counts every event.
 
 It stands in for hardware in tests, in the sandbox and in continuous integration, and its states say ``emulated``. A
-neuron adds the weights of the spikes that reach it and fires in the next step once the sum reaches its core's threshold;
-then it begins at zero. Spikes from outside make their neuron fire at once. Each task is held to its rate by a token
-bucket at the ingress: what a step's length earns, saved up for at most four steps.
+neuron adds the weights of the spikes that reach it and fires in the next step once the sum reaches its core's
+threshold; then it begins at zero. Spikes from outside make their neuron fire at once. Each task is held to its rate
+by a token bucket at the ingress: what a step's length earns, saved up for at most four steps.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

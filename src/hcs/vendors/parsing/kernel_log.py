@@ -1,8 +1,8 @@
 """The kernel's log: NVIDIA's Xid messages, PCIe error reports, Ascend's fault codes.
 
-Lines may come from ``dmesg``, plain or ``-T``, from ``/dev/kmsg`` or from a journal. What NVIDIA's driver prints as a bus
-id has no function digit. Ascend's lines have been seen in many shapes; a line counts only where a word says that the
-eight hexadecimal digits are a fault's or event's id (not verified on hardware).
+Lines may come from ``dmesg``, plain or ``-T``, from ``/dev/kmsg`` or from a journal. What NVIDIA's driver prints as a
+bus id has no function digit. Ascend's lines have many shapes; one counts only where a word says that the eight
+hexadecimal digits are a fault's or event's id (not verified on hardware).
 """
 
 import re
@@ -22,7 +22,8 @@ _BOARD: Final = re.compile(r"NVRM: GPU at PCI:([0-9a-fA-F:.]+): (GPU-[0-9a-fA-F-
 _LOST: Final = re.compile(r"NVRM: GPU (?:at PCI:)?([0-9a-fA-F:.]+): GPU has fallen off the bus")
 _AER: Final = re.compile(
     r"AER: (?:Multiple )?(Corrected|Correctable|Uncorrected|Uncorrectable)(?: \((Non-Fatal|Fatal)\))? "
-    r"(?:error|error message) received(?: from)?: ([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]|id=[0-9a-fA-F]{4})"
+    r"(?:error|error message) received(?: from)?: "
+    r"([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]|id=[0-9a-fA-F]{4})"
 )
 _BUS_ERROR: Final = re.compile(
     r"([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]): (?:AER: )?PCIe Bus Error: "
@@ -30,7 +31,8 @@ _BUS_ERROR: Final = re.compile(
 )
 _ASCEND: Final = re.compile(r"ascend|davinci|\bnpu\b|\bdms\b|devdrv|drv_", re.IGNORECASE)
 _FAULT: Final = re.compile(
-    r"(?:event[_ ]?id|fault[_ ]?(?:code|id)|err(?:or)?[_ ]?code)\s*[=:]?\s*[\[(]?(?:0x)?([0-9A-Fa-f]{8})(?![0-9A-Fa-f])",
+    r"(?:event[_ ]?id|fault[_ ]?(?:code|id)|err(?:or)?[_ ]?code)\s*[=:]?\s*[\[(]?"
+    r"(?:0x)?([0-9A-Fa-f]{8})(?![0-9A-Fa-f])",
     re.IGNORECASE,
 )
 _NPU: Final = re.compile(r"(?:dev(?:ice)?[_ ]?id|npu[_ ]?id|phy[_ ]?id)\s*[=:]?\s*[\[(]?([0-9]{1,3})\b", re.IGNORECASE)
@@ -126,7 +128,7 @@ def _slot(bus: str) -> str:
 
 
 def _severity(kind: str, weight: str | None) -> str:
-    if kind.startswith("Corrected") or kind.startswith("Correctable"):
+    if kind.startswith(("Corrected", "Correctable")):
         return "corrected"
     return "fatal" if weight == "Fatal" else "nonfatal"
 

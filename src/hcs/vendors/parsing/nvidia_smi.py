@@ -156,7 +156,7 @@ _UNITLESS: Final = frozenset(
     | {"mig_mode", "performance_state", "recovery_action", "remapped_rows_correctable", "row_remap_pending"}
     | {"remapped_rows_uncorrectable", "row_remap_failed", "retired_pages_pending"}
 )
-KNOWN_COLUMNS: Final = tuple(name for _, _, names in _COLUMNS for name in names) + ("driver_version", "timestamp")
+KNOWN_COLUMNS: Final = (*(name for _, _, names in _COLUMNS for name in names), "driver_version", "timestamp")
 
 
 def read(text: str, command: str = "") -> Report:

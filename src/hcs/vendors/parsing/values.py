@@ -7,14 +7,15 @@ it there; a unit in the cell wins. The same words in other units are refused rat
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 Number = int | float
 Reader = Callable[[str], object]
 
 UNKNOWN: Final = (
-    r"\[?\(?(?:N/?A|NA|Not (?:Supported|Available|Applicable)|Unsupported|None|Unknown(?: Error)?|Insufficient Permissions"
+    r"\[?\(?(?:N/?A|NA|Not (?:Supported|Available|Applicable)|Unsupported|None|Unknown(?: Error)?"
+    r"|Insufficient Permissions"
     r"|(?:Requested )?functionality has been deprecated|(?:GPU )?requires reset|GPU is lost|ERR!?|Invalid|null|nan"
     r"|<unknown>|error|-+|/|\.\.\.)\)?\]?"
 )
@@ -192,7 +193,7 @@ def flag(text: str | None) -> bool | None:
     return False if found in ("not active", "no", "false") else None
 
 
-def _in_units(text: str | None, scale: dict[str, float], header: str) -> Number | None:
+def _in_units(text: str | None, scale: Mapping[str, float], header: str) -> Number | None:
     match = _QUANTITY.fullmatch((text or "").strip())
     if match is None or len(match.group(1)) > 24:
         return None
