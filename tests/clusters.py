@@ -72,6 +72,7 @@ ON_REAL_ALONE = {
     "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
     "DaemonSet": "/apis/apps/v1/namespaces/{namespace}/daemonsets",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies",
 }
 """Kinds the sandbox does not serve: it starts our programs itself."""
 

@@ -65,7 +65,7 @@ def mutate(raw: Mapping[str, Any], catalogue: Catalogue, settings: Settings) -> 
     _require_plugin(changed)
     if request.substitution == "ask" and (request.models or request.vendors):
         _gate(spec, names.ASK_GATE)
-    if read_membership(pod) is not None:
+    if spec["schedulerName"] == names.SCHEDULER and read_membership(pod) is not None:
         _gate(spec, names.GANG_GATE)
     if request.models:
         changed["metadata"]["annotations"][names.MODELS] = ",".join(canonical_models(request, catalogue))

@@ -84,7 +84,7 @@ def decide(
         return _nowhere(nodes, error.refusals[0], str(error))
     if request is None:
         return NotOurs()
-    if pod.spec.schedulerName != names.SCHEDULER:
+    if pod.spec.schedulerName not in names.SCHEDULERS:
         refusal = Refusal(
             "WrongScheduler",
             f"asks for compute but names scheduler {pod.spec.schedulerName or 'default-scheduler'}; "

@@ -185,8 +185,8 @@ class Desk:
     async def wake(self, pod: Pod) -> None:
         """Have kube-scheduler try a refused pod again: it does when an annotation changes."""
         seen = self.view.pod(pod.metadata.uid)
-        if seen is None:
-            return
+        if seen is None or seen.spec.schedulerName != names.SCHEDULER:
+            return  # Volcano looks at every pod once a second
         before = seen.annotations.get(names.POKE, "")
         value = str(int(before) + 1 if before.isdecimal() else 1)
         try:
