@@ -33,6 +33,7 @@ class Cards:
         *,
         changed: Callable[[], None] = lambda: None,
         asker: Callable[[Vendor], Asker] = Questioner,
+        refine: Callable[[Device], Device] = lambda device: device,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare; nothing is asked before :meth:`probe`.
@@ -41,8 +42,10 @@ class Cards:
             vendors: where cards come from.
             changed: called after each round in which something is new.
             asker: how a vendor is asked; by default in a thread, with a limit.
+            refine: what is known of a card beyond what its vendor says.
             clock: seconds, for how long ago something was told.
         """
+        self._refine = refine
         self._askers = [asker(vendor) for vendor in vendors]
         self._changed = changed
         self._devices: dict[str, Device] = {}
@@ -98,12 +101,18 @@ class Cards:
             for device in found:
                 known = self._devices.get(device.id, device)
                 self._devices[device.id] = msgspec.structs.replace(
-                    device,
+                    self._refine(device),
                     verdict=known.verdict,
                     verdict_reason=known.verdict_reason,
                     verdict_message=known.verdict_message,
                 )
                 self._vendor_of[device.id] = vendor
+        self._compare(before)
+
+    def refined(self) -> None:
+        """What is known beyond the vendors' words has changed."""
+        before = self._snapshot()
+        self._devices = {id: self._refine(device) for id, device in self._devices.items()}
         self._compare(before)
 
     async def check(self) -> None:
