@@ -57,7 +57,10 @@ class Peers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """All grants of one pod. One node, one vendor and one model; ``containers`` maps container name to its grants."""
+    """All grants of one pod. One node, one vendor and one model; ``containers`` maps container name to its grants.
+
+    ``capacities`` is what the pod takes of the node beside devices, by the names of ``NodeInventory.capacities``.
+    """
 
     version: str
     pod: str
@@ -69,6 +72,7 @@ class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     workload: str = "gemm"
     runtime: str = ""
     exchange: Exchange | None = None
+    capacities: dict[str, int] = {}
     reuses: dict[str, str] = {}
     """Init container → the main container whose grants it has before that one starts; they count once."""
     peers: Peers | None = None

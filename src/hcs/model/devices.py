@@ -169,6 +169,8 @@ class NodeInventory(msgspec.Struct, frozen=True):
     location: Location = Location()
     nics: tuple[Nic, ...] = ()
     latencies: tuple[Latency, ...] = ()
+    capacities: tuple[tuple[str, int], ...] = ()
+    """What else the node offers, by name, each in its own unit: neuromorphic cores, slots for RTOS guests."""
 
     def quarantined(self, device_id: str) -> Quarantine | None:
         """The entry that keeps work off this device, if any."""

@@ -15,10 +15,9 @@ import numpy as np
 from hcs.model.allocations import Allocation
 from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import Appraisal
-from hcs.placement.engine import placement_of
+from hcs.placement.engine import pick, placement_of
 from hcs.placement.fleet import Integers
 from hcs.placement.plans import Placement
-from hcs.placement.policies import POLICIES
 from hcs.placement.snapshot import Snapshot
 
 BUDGET: Final = 400
@@ -113,7 +112,7 @@ class NodeView:
     def _place(self, gone: Sequence[RunningPod]) -> Placement | None:
         snapshot = self._now.without_all(pod.allocation for pod in gone if pod.allocation is not None)
         everywhere = np.ones(len(snapshot.fleet.nodes), dtype=np.bool_)
-        chosen = POLICIES["hcs"].choose(snapshot, self._appraisals, everywhere)
+        chosen = pick(snapshot, self._appraisals, everywhere)
         return None if chosen is None else placement_of(snapshot, self._ask.request, self._appraisals, chosen)
 
 

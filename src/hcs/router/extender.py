@@ -27,7 +27,7 @@ from hcs.placement.appraisals import ReferenceRates
 from hcs.router.asking import OFFER_SECONDS
 from hcs.router.binder import Outcome, carry_out, carry_out_plainly
 from hcs.router.conductor import Conductor
-from hcs.router.decisions import NOT_CHOSEN, Chosen, Decision, NotOurs, Refused
+from hcs.router.decisions import Chosen, Decision, NotOurs, Refused
 from hcs.router.desk import Desk
 from hcs.router.gangs import BARRIER_SECONDS
 from hcs.router.images import RuntimeImage, image_for
@@ -86,6 +86,7 @@ class Extender:
         reference_rates: ReferenceRates | None = None,
         offer_seconds: float = OFFER_SECONDS,
         barrier_seconds: float = BARRIER_SECONDS,
+        policy: str = "hcs",
     ) -> None:
         """Prepare; nothing is read before :meth:`run`.
 
@@ -97,6 +98,7 @@ class Extender:
             reference_rates: of models outside the fleet.
             offer_seconds: how long an offer stands.
             barrier_seconds: how long the first bind of a gang waits for the last.
+            policy: how places are chosen, by its name in :data:`hcs.placement.policies.POLICIES`.
         """
         self._client, self._now = client, now
         self._stirred = asyncio.Event()
@@ -111,8 +113,9 @@ class Extender:
             now=now,
             today=today,
             reference_rates=reference_rates,
+            policy=policy,
         )
-        self.reservations = Reservations(reservation_seconds)
+        self.reservations = Reservations(reservation_seconds, lambda uid, held: self.view.promised(uid, held))
         self.waiting = WaitingRoom()
         self.meters = Meters()
         self.desk = Desk(client, self.view, self.reservations, self.meters, now=now, today=today, grown=self._grown)
@@ -168,9 +171,8 @@ class Extender:
             self.preemption.placed(uid)
             self.desk.hold(pod, decision.allocation, decision.reason)
         log.info("reserved: pod=%s node=%s devices=%s", pod.key, decision.node, sorted(decision.allocation.devices()))
-        return FilterAnswer(
-            node_names=(decision.node,), failed_nodes={name: NOT_CHOSEN for name in nodes if name != decision.node}
-        )
+        # Of the other nodes nothing is said: kube-scheduler asks why only where no node is left.
+        return FilterAnswer(node_names=(decision.node,))
 
     async def bind(self, arguments: BindArguments) -> BindAnswer:
         """Commit a pod to a node: check the promise against the view, or place anew on that node, and bind.
@@ -272,7 +274,7 @@ class Extender:
 
     async def _carry_out(self, pod: Pod, decision: Chosen) -> Outcome:
         request = read_request(pod)
-        note = note_for(pod, self.view.inventories)
+        note = note_for(pod, self.view.noted)
         return await carry_out(
             self._client,
             pod,
