@@ -182,7 +182,7 @@ def test_a_pod_that_asks_for_nothing_of_ours_is_left_alone(asking):
         pytest.param(
             pod({"vram": "1Gi"}, {"cards": 2}), "MixedSharing", "sharing: exclusive", id="a-share-beside-whole-cards"
         ),
-        pytest.param(pod({"vram": "1Gi"}, init={"vram": "1Gi"}), "InitContainerCompute", "main containers", id="init"),
+        pytest.param(pod({"vram": "1Gi"}, init={"vram": "2Gi"}), "InitContainerCompute", "as much there", id="init"),
         pytest.param(
             pod({"vram": "1Gi"}, annotations={"vendors": "nvida"}), "UnknownVendor", "mean nvidia?", id="vendor-typo"
         ),
@@ -195,10 +195,8 @@ def test_a_pod_that_asks_for_nothing_of_ours_is_left_alone(asking):
         pytest.param(pod({"vram": "1Gi"}, annotations={"sharing": "yes"}), "UnknownValue", "exclusive", id="sharing"),
         pytest.param(pod({"vram": "1Gi"}, annotations={"substitution": "yes"}), "UnknownValue", "auto", id="subst"),
         pytest.param(pod({"vram": "1Gi"}, annotations={"portable": "yes"}), "UnknownValue", "true", id="portable"),
-        *(
-            pytest.param(pod({"vram": "1Gi"}, annotations={key: "x"}), "NotInThisVersion", "remove it", id=key)
-            for key in ("gang", "gang-size", "interconnect", "fabric", "numa", "data-source")
-        ),
+        pytest.param(pod({"vram": "1Gi"}, annotations={"gang": "g"}), "IncompleteGang", "set both", id="gang"),
+        pytest.param(pod({"vram": "1Gi"}, annotations={"numa": "0"}), "UnknownValue", "preferred", id="numa"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_a_sentence(asking, reason, says):

@@ -243,7 +243,7 @@ class Delivery:
         if not self._cards.known.is_set():
             raise NotNowError("the node's cards have not been probed yet")
         facts = _facts(pod, creation.container)
-        if facts.name not in allocation.containers:
+        if not allocation.grants(facts.name):
             concealed = conceal(facts, self._profiles())
             return concealed if withdraws else withdrawn(concealed, self._profiles(), 0)
         # No await from here until it counts: two containers that start at once are judged one after the other.
@@ -257,7 +257,7 @@ class Delivery:
         try:
             adjustment = await self._adjustment(pod, allocation, facts)
             if not withdraws:
-                count = len(allocation.containers[facts.name])
+                count = len(allocation.grants(facts.name))
                 adjustment = withdrawn(adjustment, self._profiles(), count)
             if from_memory:
                 self._wake.set()
@@ -271,7 +271,7 @@ class Delivery:
             "container adjusted: pod=%s container=%s devices=%s",
             pod.key,
             facts.name,
-            [grant.device for grant in allocation.containers[facts.name]],
+            [grant.device for grant in allocation.grants(facts.name)],
         )
         return adjustment
 
@@ -314,7 +314,7 @@ class Delivery:
             files = {device.id: self._cards.files(device) for device in mine}
             prepared = _Prepared(allocation, profile, identities, present, files)
             node = self._node_facts(prepared, mine)
-            for name in allocation.containers:
+            for name in (*allocation.containers, *allocation.reuses):
                 write_host_files(inject(allocation, profile, ContainerFacts(name), node).files)
             return prepared
 

@@ -8,7 +8,7 @@ import asyncio
 import datetime
 import logging
 from collections import Counter as Count
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import httpx2
@@ -46,6 +46,7 @@ class Publisher:
         cards: Cards,
         now: Callable[[], datetime.datetime],
         registry: CollectorRegistry,
+        slow: Callable[[], Mapping[str, str]] = dict,
         abilities: Callable[[], Abilities] = lambda: ABILITIES,
         problem: Callable[[], Refusal | None] = lambda: None,
     ) -> None:
@@ -58,10 +59,11 @@ class Publisher:
             cards: what to publish.
             now: the clock.
             registry: where the metrics live.
+            slow: cards that do less than others of their model, and the sentence that says so.
             abilities: what the container runtime can do for us.
             problem: why nothing should be placed on this node, if so.
         """
-        self._abilities, self._problem = abilities, problem
+        self._slow, self._abilities, self._problem = slow, abilities, problem
         self._node, self._client, self._nodes, self._cards, self._now = node, client, nodes, cards, now
         self._latest: resources.ComputeNode | None = None
         self.wake = asyncio.Event()
@@ -185,6 +187,7 @@ class Publisher:
             if silent
             else resources.Condition("Probed", "True", "AllVendorsAnswered", f"{count} cards found")
         )
+        calibrated = self._calibrated()
         problem = self._problem()
         ready = (
             resources.Condition("Ready", "True", "AgentServing", "the agent answers the container runtime")
@@ -195,8 +198,19 @@ class Publisher:
         since = {(condition.type, condition.status): condition.lastTransitionTime for condition in before}
         return tuple(
             msgspec.structs.replace(c, lastTransitionTime=since.get((c.type, c.status)) or stamp)
-            for c in (ready, probed)
+            for c in (ready, probed, calibrated)
         )
+
+    def _calibrated(self) -> resources.Condition:
+        """Whether the cards' rates were found on the cards themselves."""
+        cards, slow = self._cards.devices, self._slow()
+        measured = sum(bool(device.measured_at) for device in cards)
+        if slow:
+            return resources.Condition("Calibrated", "True", "SlowCards", "; ".join(slow[id] for id in sorted(slow)))
+        if measured < len(cards):
+            counts = f"{measured} of {len(cards)} cards were measured, the others have their model's rates"
+            return resources.Condition("Calibrated", "False", "NotMeasured", counts)
+        return resources.Condition("Calibrated", "True", "AllMeasured", f"{measured} cards were measured")
 
     def _seen(self, kind: str, node: resources.ComputeNode, _: resources.ComputeNode | None) -> None:
         self._latest = None if kind == "DELETED" else node

@@ -152,7 +152,7 @@ class DevicePlugin:
             get_preferred_allocation_available=self._preference,
         )
 
-    def _handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
+    def _handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
         def unary(request: str, answer: Callable[[Any], Awaitable[Any]]) -> Any:
             async def handle(message: Any, context: Any) -> Any:
                 try:

@@ -67,6 +67,27 @@ USER_ANNOTATIONS: Final = frozenset(
     }
 )
 
+# What people write on a pod that has an offer, never at its creation: "accept ID" or "decline ID".
+SUBSTITUTION_ANSWER: Final = f"{DOMAIN}/substitution-answer"
+
+# Scheduling gates admission writes; the router opens them.
+ASK_GATE: Final = f"{DOMAIN}/ask"
+GANG_GATE: Final = f"{DOMAIN}/gang"
+
+# Node labels a site may set where its own labels say nothing about the network; see docs/topology.md.
+ZONE_LABEL: Final = f"{DOMAIN}/zone"
+FABRIC_LABEL: Final = f"{DOMAIN}/fabric"
+RACK_LABEL: Final = f"{DOMAIN}/rack"
+LINK_DOMAIN_LABEL: Final = f"{DOMAIN}/link-domain"
+
+# How other gang schedulers mark a pod as a member of a PodGroup; the values name the group.
+COSCHEDULING_LABELS: Final = (
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io",  # before the API had its own group
+    "pod-group.scheduling.sigs.k8s.io/name",  # before there was an object at all
+)
+VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+
 # Annotations only HCS writes; an admission policy holds everybody else to that.
 ALLOCATION: Final = f"{DOMAIN}/allocation"
 SUBSTITUTION_OFFER: Final = f"{DOMAIN}/substitution-offer"

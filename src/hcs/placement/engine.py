@@ -17,6 +17,7 @@ from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import Appraisal, ReferenceRates, VendorBound, appraise, is_named
 from hcs.placement.explanations import refuse_nodes
 from hcs.placement.fleet import Mask
+from hcs.placement.nearness import relaxations
 from hcs.placement.plans import Explanation, NodeRefusal, Placement, Unplaceable, summarise
 from hcs.placement.policies import POLICIES, Chosen
 from hcs.placement.snapshot import Snapshot
@@ -46,11 +47,12 @@ def place(
     Raises:
         KeyError: there is no such policy.
     """
-    appraisals = appraise(snapshot.fleet, request, reference_rates, bound)
     allowed = _nodes_mask(snapshot, nodes)
-    chosen = POLICIES[policy].choose(snapshot, appraisals, allowed)
-    if chosen is not None:
-        return _placement(snapshot, request, appraisals, chosen)
+    for wanted in relaxations(snapshot.fleet, request):  # wishes are kept where they can be; the last has none left
+        appraisals = appraise(snapshot.fleet, wanted, reference_rates, bound)
+        chosen = POLICIES[policy].choose(snapshot, appraisals, allowed)
+        if chosen is not None:
+            return placement_of(snapshot, request, appraisals, chosen)
     refusals, _ = refuse_nodes(snapshot, appraisals, allowed)
     refusals = _with_unmanaged(snapshot, refusals, nodes)
     return Unplaceable(refusals, summarise(refusals))
@@ -90,7 +92,7 @@ def explain(
         found = offer(snapshot, request, nodes=nodes, reference_rates=reference_rates, bound=bound, policy=policy)
         offered = found if isinstance(found, Placement) else None
     return Explanation(
-        placement=None if chosen is None else _placement(snapshot, request, appraisals, chosen),
+        placement=None if chosen is None else placement_of(snapshot, request, appraisals, chosen),
         serving=serving,
         refusals=refusals,
         summary=summarise(refusals, len(serving)),
@@ -118,9 +120,10 @@ def _with_unmanaged(
     return tuple(sorted((*refusals, *(NodeRefusal(name, why, False) for name in unknown)), key=lambda r: r.node))
 
 
-def _placement(
+def placement_of(
     snapshot: Snapshot, request: ComputeRequest, appraisals: Sequence[Appraisal], chosen: Chosen
 ) -> Placement:
+    """Write down a choice: who gets how much of which device, and why it came to that."""
     fleet = snapshot.fleet
     containers, whole = {}, []
     for appraisal, positions in zip(appraisals, chosen.devices, strict=True):
@@ -146,6 +149,7 @@ def _placement(
         runtime=request.runtime,
         exchange=exchange,
         score=chosen.score,
+        reuses=dict(request.reuses),
         reason=f"placed on {node}, {label(device)}: {why}",
     )
 

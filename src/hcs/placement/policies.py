@@ -11,9 +11,11 @@ import msgspec
 import numpy as np
 
 from hcs.placement.appraisals import Appraisal
+from hcs.placement.arrangement import arrange, wiring_of
 from hcs.placement.filters import eligible
 from hcs.placement.fleet import Fleet, Integers, Mask
-from hcs.placement.packing import Card, Choice, cards_of, first_fit, masks_on, pack
+from hcs.placement.nearness import in_reach
+from hcs.placement.packing import Card, Choice, cards_of, first_fit, masks_on
 from hcs.placement.scorers import Candidates, best_first, score
 from hcs.placement.snapshot import Snapshot
 from hcs.placement.supply import cards_needed
@@ -49,10 +51,12 @@ class Hcs:
             if device >= 0:
                 return Chosen(group, ((device,),), int(scores[place]))
             cards = cards_of(snapshot, appraisals, masks, group)
-            state = tuple(card.state() for card in cards)
+            rules = appraisals[0].request.locality
+            wiring = wiring_of(snapshot, group, rules) if rules.pairing else None
+            state = (wiring, *(card.state() for card in cards))
             if state in failed:
                 continue
-            devices = pack(cards, len(appraisals))
+            devices = arrange(snapshot, cards, len(appraisals), group, rules)
             if devices is not None:
                 return Chosen(group, devices, int(scores[place]))
             failed.add(state)
@@ -63,7 +67,7 @@ class FirstFit:
     """The first node that serves, by name; on it the first devices. Named cards first, then substitutes."""
 
     def choose(self, snapshot: Snapshot, appraisals: Sequence[Appraisal], nodes: Mask) -> Chosen | None:
-        fleet = snapshot.fleet
+        fleet, rules = snapshot.fleet, appraisals[0].request.locality
         for substitute in (False, True):
             for group in range(len(fleet.group_node)):
                 inside = fleet.group_slice(group)
@@ -72,8 +76,13 @@ class FirstFit:
                 if bool(appraisals[0].substitute[fleet.kind[inside.start]]) != substitute:
                     continue
                 masks = [_usable(fleet, appraisal, inside) for appraisal in appraisals]
-                cards = [card for card in cards_of(snapshot, appraisals, masks, group) if _unowned(snapshot, card)]
-                devices = first_fit(cards, len(appraisals))
+                cards = [_unless_owned(snapshot, card) for card in cards_of(snapshot, appraisals, masks, group)]
+                if not in_reach(fleet.nodes[int(fleet.group_node[group])], rules):
+                    continue
+                if rules.pairing:  # the first set that serves may not be one that may go together
+                    devices = arrange(snapshot, cards, len(appraisals), group, rules)
+                else:
+                    devices = first_fit(cards, len(appraisals))
                 if devices is not None:
                     return Chosen(group, devices)
         return None
@@ -171,5 +180,8 @@ def _usable(fleet: Fleet, appraisal: Appraisal, inside: slice) -> Mask:
     return mask
 
 
-def _unowned(snapshot: Snapshot, card: Card) -> bool:
-    return not snapshot.whole[card.position]
+def _unless_owned(snapshot: Snapshot, card: Card) -> Card:
+    """The card, serving nobody where a pod owns it."""
+    if not snapshot.whole[card.position]:
+        return card
+    return msgspec.structs.replace(card, needs=tuple(None for _ in card.needs))

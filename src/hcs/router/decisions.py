@@ -5,7 +5,7 @@ asked and what the card is, never what is free at the moment: kube-scheduler com
 between calls makes it try the pod again without a pause.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -13,13 +13,15 @@ import msgspec
 from hcs.model import names
 from hcs.model.allocations import Allocation
 from hcs.model.devices import EvictedOwner
+from hcs.model.offers import accepted_offer
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, read_request
 from hcs.placement.appraisals import ReferenceRates, VendorBound
-from hcs.placement.engine import place
-from hcs.placement.plans import Unplaceable
+from hcs.placement.engine import offer, place
+from hcs.placement.plans import NodeRefusal, Placement, Unplaceable, summarise
 from hcs.placement.snapshot import Snapshot
+from hcs.router.heartbeats import NO_LEASES
 from hcs.router.images import RuntimeImage, vendors_offering
 
 NOT_CHOSEN: Final = "another node serves the pod better"
@@ -65,6 +67,7 @@ def decide(
     offers: Sequence[RuntimeImage] = (),
     note: EvictedOwner | None = None,
     reference_rates: ReferenceRates | None = None,
+    silent: Mapping[str, Refusal] = NO_LEASES,
 ) -> Decision:
     """Decide for one pod.
 
@@ -76,6 +79,7 @@ def decide(
         offers: what the RuntimeProfiles offer.
         note: what the healer says about the pod that this one replaces.
         reference_rates: of models outside the fleet, for exchange rates.
+        silent: nodes that take no new work because their agent does not answer, and what to say about each.
     """
     try:
         request = read_request(pod)
@@ -92,14 +96,44 @@ def decide(
         return _nowhere(nodes, refusal, refusal.message)
     for allocation in taken:
         snapshot = snapshot.with_allocation(allocation)
-    bound = _vendor_bound(request, offers, note)
-    answer = place(snapshot, request, nodes=nodes, reference_rates=reference_rates, bound=bound)
-    if isinstance(answer, Unplaceable):
-        return Refused(answer.summary, {one.node: one.refusal for one in answer.refusals})
-    return Chosen(answer.allocation(pod.metadata.uid), answer.reason)
+    bound = vendor_bound(request, offers, note)
+    left = [name for name in nodes if name not in silent] if silent else nodes
+    answer = place(snapshot, request, nodes=left, reference_rates=reference_rates, bound=bound)
+    if isinstance(answer, Unplaceable) and request.substitution == "ask":
+        answer = _as_accepted(pod, request, snapshot, left, reference_rates, bound) or answer
+    if isinstance(answer, Placement):
+        return Chosen(answer.allocation(pod.metadata.uid), answer.reason)
+    if len(left) < len(nodes):
+        quiet = [NodeRefusal(name, silent[name], True) for name in nodes if name in silent]
+        refusals = tuple(sorted((*answer.refusals, *quiet), key=lambda refusal: refusal.node))
+        answer = Unplaceable(refusals, summarise(refusals))
+    return Refused(answer.summary, {one.node: one.refusal for one in answer.refusals})
 
 
-def _vendor_bound(
+def _as_accepted(
+    pod: Pod,
+    request: ComputeRequest,
+    snapshot: Snapshot,
+    nodes: Sequence[str],
+    reference_rates: ReferenceRates | None,
+    bound: VendorBound | None,
+) -> Placement | None:
+    """The substitute that the pod's owner accepted, at the accepted terms or better; None where there is none now."""
+    accepted = accepted_offer(pod)
+    if accepted is None or (bound is not None and accepted.vendor not in bound.vendors):
+        return None
+    only = VendorBound(
+        frozenset({accepted.vendor}),
+        Refusal("NotAccepted", f"only {accepted.model} was accepted in place of {accepted.wanted}"),
+        frozenset({accepted.model}),
+    )
+    found = offer(snapshot, request, nodes=nodes, reference_rates=reference_rates, bound=only)
+    if isinstance(found, Unplaceable) or sum(len(grants) for grants in found.containers.values()) > accepted.cards:
+        return None
+    return found
+
+
+def vendor_bound(
     request: ComputeRequest, offers: Sequence[RuntimeImage], note: EvictedOwner | None
 ) -> VendorBound | None:
     """The only vendors the pod can run on: those with its runtime, and the one that can read its checkpoint."""
