@@ -148,7 +148,6 @@ def once(
 
     Exit 1 when a vendor does not answer.
     """
-    logs.configure("error")
     found = asyncio.run(_look(node or socket.gethostname(), emulated_cards))
     if json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
