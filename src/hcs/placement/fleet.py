@@ -51,6 +51,10 @@ class Fleet(msgspec.Struct, frozen=True, eq=False):
     """[G + 1] Where each group's devices begin; the last entry is D."""
     group_node: Integers
     ready: Mask
+    replaces_args: Mask
+    """[N] Whether the node's container runtime can change a command line, as far as it is known."""
+    fails_closed: Mask
+    """[N] Whether no container starts there without the agent's answer, as far as it is known."""
     shape: Integers
     node_index: dict[str, int]
     device_index: dict[tuple[str, str], int]
@@ -128,6 +132,8 @@ def build_fleet(inventories: Iterable[NodeInventory]) -> Fleet:
         group_first=_integers([*group_first, len(devices)]),
         group_node=_integers([node for node, _, _ in groups]),
         ready=_mask([node.ready for node in nodes]),
+        replaces_args=_mask([node.abilities.args or not node.abilities.runtime for node in nodes]),
+        fails_closed=_mask([node.abilities.fail_closed or not node.abilities.runtime for node in nodes]),
         shape=_integers(shape_of),
         node_index={node.name: number for number, node in enumerate(nodes)},
         device_index=device_index,
