@@ -199,25 +199,35 @@ void hcs_pool_end_destroy(struct hcs_pool *pool, bool destroyed)
     unlock(pool);
 }
 
-void hcs_pools_refresh(void)
+/* True when some pool still has more than its pointers hold: it may shrink later, when another stream is waited for. */
+static bool refresh(struct hcs_local *local)
 {
-    struct hcs_local *local = hcs_local();
-    if (local == NULL)
-        return;
-    atomic_store(&local->pools_dirty, false);
+    bool keeps = false;
     for (int index = 0; index < HCS_MAX_POOLS && local->pools[index].driver != NULL; index++) {
         struct hcs_pool *pool = &local->pools[index];
         if (atomic_load(&pool->handle) == 0 || pool->destroyed)
             continue;
         lock(pool);
         adjust(pool, true);
+        keeps |= pool->charged > atomic_load(&pool->live);
         unlock(pool);
     }
+    return keeps;
+}
+
+void hcs_pools_refresh(void)
+{
+    struct hcs_local *local = hcs_local();
+    if (local != NULL)
+        refresh(local);
 }
 
 void hcs_pools_refresh_if_dirty(void)
 {
     struct hcs_local *local = hcs_local();
-    if (local != NULL && atomic_load_explicit(&local->pools_dirty, memory_order_relaxed))
-        hcs_pools_refresh();
+    if (local == NULL || !atomic_load_explicit(&local->pools_dirty, memory_order_relaxed))
+        return;
+    atomic_store(&local->pools_dirty, false);
+    if (refresh(local))
+        atomic_store(&local->pools_dirty, true);
 }

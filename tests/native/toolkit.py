@@ -203,9 +203,9 @@ class Container:
         """Bytes the card itself says are in use."""
         return emulated.read_card(self.cards[card]).used_bytes
 
-    def run(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, seconds: float = 60, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command, env=self.environment() | variables, capture_output=True, text=True, check=False, timeout=60
+            command, env=self.environment() | variables, capture_output=True, text=True, check=False, timeout=seconds
         )
 
 
