@@ -75,6 +75,29 @@ enum { HOST_POOL = -2 }; /* in the place of a card: a pool of host memory is fre
 
 HCS_EXPORT CUresult CU(MemFreeAsync)(CUdeviceptr pointer, CUstream stream);
 
+static void wait_for(CUstream stream)
+{
+    stream_function real = (stream_function)hcs_real(CU_SYMBOL(StreamSynchronize));
+    if (real != NULL)
+        real(stream);
+}
+
+static CUresult allocate_from(struct hcs_pool *pool, const struct request *request, CUdeviceptr *pointer, size_t bytes,
+                              uint64_t taken)
+{
+    enum hcs_pool_answer answer = hcs_pool_begin(pool, taken);
+    if (answer == HCS_POOL_REFUSE)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = ask_driver(request, pointer, bytes);
+    bool fits = hcs_pool_end(pool, answer, taken);
+    if (result != CUDA_SUCCESS || (fits && hcs_pool_book(pool, *pointer, taken)))
+        return result;
+    CU(MemFreeAsync)(*pointer, request->stream); /* inside a hook: straight to the driver */
+    wait_for(request->stream);
+    hcs_pool_shrink(pool);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult allocate(const struct request *request, CUdeviceptr *pointer, size_t bytes)
 {
     struct hcs_place place;
@@ -99,21 +122,14 @@ static CUresult allocate(const struct request *request, CUdeviceptr *pointer, si
         CU(MemFreeAsync)(*pointer, request->stream);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    enum hcs_pool_answer answer = hcs_pool_begin(pool, taken);
-    if (answer == HCS_POOL_REFUSE)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = ask_driver(request, pointer, bytes);
-    bool fits = hcs_pool_end(pool, answer, taken);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (fits && hcs_pool_book(pool, *pointer, taken))
-        return CUDA_SUCCESS;
-    CU(MemFreeAsync)(*pointer, request->stream); /* inside a hook: straight to the driver */
-    stream_function synchronise = (stream_function)hcs_real(CU_SYMBOL(StreamSynchronize));
-    if (synchronise != NULL)
-        synchronise(request->stream);
-    hcs_pool_shrink(pool);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    /* What was freed in stream order comes back when the stream is waited for: do so before refusing. */
+    CUresult result = allocate_from(pool, request, pointer, bytes, taken);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        wait_for(request->stream);
+        hcs_pool_shrink(pool);
+        result = allocate_from(pool, request, pointer, bytes, taken);
+    }
+    return result;
 }
 
 static CUresult watched(const struct request *request, CUdeviceptr *pointer, size_t bytes)

@@ -130,9 +130,7 @@ bool hcs_pool_end(struct hcs_pool *pool, enum hcs_pool_answer began, uint64_t by
 void hcs_pool_shrink(struct hcs_pool *pool)
 {
     pool->driver->trim(atomic_load(&pool->handle));
-    lock(pool);
-    adjust(pool, true);
-    unlock(pool);
+    hcs_pools_refresh(); /* the wait before it may have emptied others as well */
 }
 
 bool hcs_pool_book(struct hcs_pool *pool, uint64_t pointer, uint64_t bytes)
