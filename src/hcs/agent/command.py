@@ -4,18 +4,23 @@ import asyncio
 import hashlib
 import logging
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hcs.agent.admissions import write_file
+from hcs.agent.guests import ROOTS
 from hcs.agent.node import Agent, Task
 from hcs.inject.builtin import builtin_profiles
 from hcs.kube.connection import connect
+from hcs.mica.settings import load_config
+from hcs.model.refusals import RefusedError
 from hcs.native import NativeLibraryError, emulated_driver_dir, interceptor_path
 from hcs.process import logs
 from hcs.process.serving import Endpoint, serve
+from hcs.rtos.configuration import Config
 from hcs.ura.catalogue import load_catalogue
 from hcs.vendors.base import Vendor
 from hcs.vendors.emulated_vendor import EmulatedVendor
@@ -40,6 +45,12 @@ def run(
     host_root: Annotated[
         Path, typer.Option(help="Where the host's own file tree is seen, to look for device nodes and driver files.")
     ] = Path("/"),
+    rtos: Annotated[
+        bool | None, typer.Option("--rtos/--no-rtos", help="Report RTOS guests; by default where micad's directory is.")
+    ] = None,
+    rtos_root: Annotated[
+        list[Path] | None, typer.Option(help="Where hcs-rtos keeps its records; several times for several.")
+    ] = None,
     poll_seconds: Annotated[float, typer.Option(help="Time between two readings of the cards' health.")] = 0.2,
     probe_seconds: Annotated[float, typer.Option(help="Time between two probes for cards.")] = 60.0,
     ready_file: Annotated[Path | None, typer.Option(help="Write pid and address here once listening.")] = None,
@@ -59,6 +70,7 @@ def run(
             poll_seconds,
             probe_seconds,
             ready_file,
+            _rtos(rtos, rtos_root),
         )
     )
 
@@ -74,6 +86,7 @@ async def _run(
     poll: float,
     probe: float,
     ready_file: Path | None,
+    rtos: tuple[Config, Sequence[Path]] | None,
 ) -> None:
     agent = Agent(
         node,
@@ -84,6 +97,7 @@ async def _run(
         exists=lambda path: (host_root / path.lstrip("/")).exists(),
         poll=poll,
         probe=probe,
+        rtos=rtos,
     )
     Path(endpoint.unix_socket).parent.mkdir(parents=True, exist_ok=True)
     async with asyncio.TaskGroup() as group:
@@ -92,6 +106,20 @@ async def _run(
         await serve(agent.app, endpoint, ready=ready_file)
         for task in running:
             task.cancel()
+
+
+def _rtos(wanted: bool | None, roots: Sequence[Path] | None) -> tuple[Config, Sequence[Path]] | None:
+    """Configuration and records of RTOS guests; None on a node without."""
+    if wanted is False:
+        return None
+    try:
+        config = load_config()
+    except RefusedError as error:
+        log.error("RTOS guests are not reported: %s", error)
+        return None
+    if wanted is None and not Path(config.mica_directory).is_dir():
+        return None
+    return config, tuple(roots or ROOTS)
 
 
 def _vendors(emulated_cards: Path | None) -> list[Vendor]:

@@ -6,6 +6,7 @@ answers from memory.
 
 import asyncio
 import datetime
+import functools
 import logging
 import os
 import time
@@ -23,10 +24,12 @@ from hcs.agent import app
 from hcs.agent.admissions import Admissions
 from hcs.agent.cards import Cards
 from hcs.agent.delivery import Delivery
+from hcs.agent.guests import Guests
 from hcs.agent.profiles import SiteProfiles
 from hcs.agent.publishing import Publisher
 from hcs.kube import resources
 from hcs.kube.informer import Informer
+from hcs.rtos.configuration import Config
 from hcs.vendors.base import Asker, Questioner, Vendor
 
 log = logging.getLogger(__name__)
@@ -49,6 +52,7 @@ class Agent:
         interceptor: str,
         poll: float = 0.2,
         probe: float = 60.0,
+        rtos: tuple[Config, Sequence[Path]] | None = None,
         asker: Callable[[Vendor], Asker] = Questioner,
         exists: Callable[[str], bool] = os.path.exists,
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
@@ -65,6 +69,7 @@ class Agent:
             interceptor: host path of the interceptor library; empty where there is none.
             poll: seconds between readings of the cards' health.
             probe: seconds between probes.
+            rtos: configuration of RTOS guests and where their records are, on a node that runs them.
             asker: how a vendor is asked.
             exists: whether the host has a path.
             now: the clock for what is written.
@@ -77,7 +82,18 @@ class Agent:
         self._nodes = Informer(client, resources.ComputeNode, namespace=None, fields={"metadata.name": node})
         self._overlays = Informer(client, resources.RuntimeProfile, namespace=None)
         self.cards = Cards(vendors, changed=lambda: self.publisher.wake.set(), asker=asker)
-        self.publisher = Publisher(node, client=client, nodes=self._nodes, cards=self.cards, now=now, registry=registry)
+        self.guests = None if rtos is None else Guests(*rtos, changed=lambda: self.publisher.wake.set())
+        self.publisher = Publisher(
+            node,
+            client=client,
+            nodes=self._nodes,
+            cards=self.cards,
+            now=now,
+            registry=registry,
+            rtos=lambda: self.guests.published if self.guests is not None else None,
+        )
+        if self.guests is not None:
+            registry.register(self.guests)
         admissions = Admissions(state)
         admissions.drop_strays()
         self.delivery = Delivery(
@@ -111,6 +127,7 @@ class Agent:
 
     def tasks(self) -> list[Task]:
         """What must run beside the socket, each until cancelled."""
+        guests = self.guests
         return [
             self._pods.run,
             self._nodes.run,
@@ -119,6 +136,7 @@ class Agent:
             lambda: self.publisher.run(self._pause),
             lambda: self.publisher.beat(self._pause),
             self._sweep,
+            *([] if guests is None else [functools.partial(guests.watch, self._pause)]),
         ]
 
     async def _sweep(self) -> None:

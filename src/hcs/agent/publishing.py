@@ -21,7 +21,7 @@ from hcs.agent.cards import Cards
 from hcs.kube import resources
 from hcs.kube.informer import Informer
 from hcs.model import names
-from hcs.model.devices import Abilities, Device
+from hcs.model.devices import Abilities, Device, RtosHost
 from hcs.model.pods import ObjectMeta
 from hcs.model.quantities import show_bytes
 
@@ -45,6 +45,7 @@ class Publisher:
         cards: Cards,
         now: Callable[[], datetime.datetime],
         registry: CollectorRegistry,
+        rtos: Callable[[], RtosHost | None] = lambda: None,
     ) -> None:
         """Prepare.
 
@@ -55,7 +56,9 @@ class Publisher:
             cards: what to publish.
             now: the clock.
             registry: where the metrics live.
+            rtos: what the node offers RTOS guests.
         """
+        self._rtos = rtos
         self._node, self._client, self._nodes, self._cards, self._now = node, client, nodes, cards, now
         self._latest: resources.ComputeNode | None = None
         self.wake = asyncio.Event()
@@ -102,6 +105,8 @@ class Publisher:
             "conditions": msgspec.to_builtins(wanted.conditions),
             "driverVersions": {**versions, **wanted.driver_versions},
             "summary": summary(wanted.devices),
+            # Every field, also one that is at its default again: a merge leaves out nothing by itself.
+            "rtos": None if wanted.rtos is None else _every_field(wanted.rtos),
         }
         self._latest = await self._client.patch(
             resources.ComputeNodeStatus, self._node, {"status": status}, patch_type=PatchType.MERGE
@@ -168,6 +173,7 @@ class Publisher:
             abilities=ABILITIES,
             conditions=self._conditions(observed.conditions),
             driver_versions=dict(self._cards.driver_versions),
+            rtos=self._rtos(),
         )
 
     def _conditions(self, before: tuple[resources.Condition, ...]) -> tuple[resources.Condition, ...]:
@@ -190,6 +196,11 @@ class Publisher:
     def _seen(self, kind: str, node: resources.ComputeNode, _: resources.ComputeNode | None) -> None:
         self._latest = None if kind == "DELETED" else node
         self.wake.set()
+
+
+def _every_field(host: RtosHost) -> dict[str, Any]:
+    names = zip(host.__struct_fields__, host.__struct_encode_fields__, strict=True)
+    return {encoded: getattr(host, name) for name, encoded in names}
 
 
 def summary(devices: tuple[Device, ...]) -> dict[str, Any]:

@@ -430,9 +430,7 @@ class Runtime:
         guests = [one.id for one in self._records.all() if not one.infra and one.now != "stopped"]
         if most and len(guests) >= most:
             raise RefusedError(
-                Refusal(
-                    "TooManyGuests", f"{len(guests)} guests are here, max_client_number is {most}; end one first"
-                )
+                Refusal("TooManyGuests", f"{len(guests)} guests are here, max_client_number is {most}; end one first")
             )
 
     def _mates(self, record: GuestRecord) -> list[GuestRecord]:

@@ -29,6 +29,7 @@ from hcs.placement.snapshot import Snapshot
 from hcs.router.asking import OFFER_SECONDS
 from hcs.router.binder import Outcome, carry_out, carry_out_plainly
 from hcs.router.decisions import NOT_CHOSEN, Chosen, Decision, NotOurs, Refused, decide, vendor_bound
+from hcs.router.guests import ExpectedGuests
 from hcs.router.images import RuntimeImage, image_for
 from hcs.router.meters import Meters
 from hcs.router.offers import Offers
@@ -37,6 +38,7 @@ from hcs.router.resumption import note_for
 from hcs.router.view import FleetView, Held
 from hcs.router.waiting import Waiting, WaitingRoom
 from hcs.router.wire import BindAnswer, BindArguments, FilterAnswer, FilterArguments
+from hcs.rtos.hosting import asks_for_guests
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +95,7 @@ class Extender:
         )
         self.reservations = Reservations(reservation_seconds)
         self.waiting = WaitingRoom()
+        self.guests = ExpectedGuests()
         self.meters = Meters()
         self.offers = Offers(client, self, now=now, today=today, count=self.meters.offers, seconds=offer_seconds)
         self._binding: set[str] = set()
@@ -130,7 +133,10 @@ class Extender:
         self.meters.filters.labels(type(decision).__name__.lower()).inc()
         self._released(uid)
         if isinstance(decision, NotOurs):
-            return FilterAnswer(node_names=tuple(nodes))
+            return FilterAnswer(
+                node_names=tuple(name for name in nodes if name not in decision.unable),
+                failed_and_unresolvable_nodes={name: str(why) for name, why in decision.unable.items()},
+            )
         if isinstance(decision, Refused):
             return self._refuse(pod, nodes, decision)
         self.reservations.hold(pod.key, decision.allocation, decision.reason, self._now())
@@ -205,7 +211,10 @@ class Extender:
             return self._bound("gone", f"pod {arguments.podnamespace}/{arguments.podname} of UID {uid} is gone")
         decision = self._confirm(pod, node)
         if isinstance(decision, NotOurs):
+            self.guests.expect(pod, node)
             outcome = await carry_out_plainly(self._client, pod, node)
+            if outcome.error and not outcome.unsure:
+                self.guests.forget(uid)
             return self._bound("refused" if outcome.error else "bound", outcome.error)
         if isinstance(decision, Refused):
             self._released(uid)
@@ -267,6 +276,7 @@ class Extender:
             offers=self.view.offers,
             note=note_for(pod, self.view.inventories),
             reference_rates=self.view.reference_rates,
+            guests=self.guests.by_node(self.view.pods()) if asks_for_guests(pod) else None,
             silent=self.view.silent,
         )
 
@@ -337,13 +347,16 @@ class Extender:
         if self.offers.pod_changed(kind, pod):
             self._stirred.set()
         if kind == "DELETED" or pod.finished:
+            self.guests.forget(uid)
+            if asks_for_guests(pod):
+                self._grown()
             self.waiting.leave(uid)
             self._released(uid)
         elif pod.spec.nodeName:
             self.waiting.leave(uid)
             if uid not in self._binding:
                 self._released(uid)
-        elif not self.view.synced and asks_for_compute(pod) and _was_refused(pod):
+        elif not self.view.synced and (asks_for_compute(pod) or asks_for_guests(pod)) and _was_refused(pod):
             self.waiting.find(uid)
         self._count()
 
@@ -409,7 +422,7 @@ class Extender:
             decision = self._decide(pod, nodes, found)
             if isinstance(decision, Chosen):
                 found.append(decision.allocation)
-            return isinstance(decision, Chosen)
+            return isinstance(decision, Chosen | NotOurs)
 
         poke, again = self.waiting.due(fits, now)
         for uid in poke:
