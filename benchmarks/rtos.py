@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from hcs.mica.records import process_start
 from hcs.model.refusals import Refusal
 from hcs.rtos.annotations import PREFIX
 from hcs.rtos.configuration import Config
@@ -92,7 +93,7 @@ def lives(count: int) -> dict[str, list[float]]:
 
 def scene_alive(scene: Any, name: str) -> bool:
     """Whether the container's relay is still there."""
-    return Path(f"/proc/{scene.record(name)['pid']}/cmdline").exists()
+    return process_start(scene.record(name)["pid"]) != 0
 
 
 def _through_containerd(containerd: Any, bundle: Path, number: int) -> float:

@@ -30,9 +30,9 @@ def listed(folder: Path) -> list[Path]:
     return [folder / resource for resource in resources]
 
 
-def test_three_calls_apply_everything() -> None:
+def test_two_calls_apply_everything() -> None:
     files = {path for path in CONFIG.rglob("*.yaml") if path.name != "kustomization.yaml"}
-    assert {*listed(CONFIG), *listed(CONFIG / "profiles"), *listed(CONFIG / "rtos")} == files
+    assert {*listed(CONFIG), *listed(CONFIG / "profiles")} == files
 
 
 def test_no_call_applies_objects_of_a_kind_it_defines() -> None:
@@ -42,7 +42,7 @@ def test_no_call_applies_objects_of_a_kind_it_defines() -> None:
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="no kubectl")
-@pytest.mark.parametrize("folder", [CONFIG, CONFIG / "profiles", CONFIG / "rtos"], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", [CONFIG, CONFIG / "profiles"], ids=lambda folder: folder.name)
 def test_kubectl_reads_it_as_we_do(folder: Path) -> None:
     built = subprocess.run([str(KUBECTL), "kustomize", str(folder)], check=True, capture_output=True, text=True)
     ours = [item for path in listed(folder) for item in yaml.safe_load_all(path.read_text())]

@@ -1,7 +1,6 @@
 """The node's configuration and facts, read where they are: configuration files, and ``xl`` on Xen."""
 
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -125,6 +124,8 @@ class Xl:
         return {key.strip(): int(value) for key, _, value in pairs if value.strip().isdecimal()}
 
     def _run(self, *arguments: str) -> str:
+        import subprocess  # here, because it costs every command time, and few need it
+
         try:
             done = subprocess.run(
                 [self._program, *arguments], capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL
