@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from hcs.agent.admissions import write_file
-from hcs.agent.guests import ROOTS
+from hcs.agent.guests import ROOTS, Guests
 from hcs.agent.node import Agent, Task
 from hcs.inject.builtin import builtin_profiles
 from hcs.kube.connection import connect
@@ -20,7 +20,6 @@ from hcs.model.refusals import RefusedError
 from hcs.native import NativeLibraryError, emulated_driver_dir, interceptor_path
 from hcs.process import logs
 from hcs.process.serving import Endpoint, serve
-from hcs.rtos.configuration import Config
 from hcs.ura.catalogue import load_catalogue
 from hcs.vendors.base import Vendor
 from hcs.vendors.emulated_vendor import EmulatedVendor
@@ -86,7 +85,7 @@ async def _run(
     poll: float,
     probe: float,
     ready_file: Path | None,
-    rtos: tuple[Config, Sequence[Path]] | None,
+    rtos: Guests | None,
 ) -> None:
     agent = Agent(
         node,
@@ -108,8 +107,8 @@ async def _run(
             task.cancel()
 
 
-def _rtos(wanted: bool | None, roots: Sequence[Path] | None) -> tuple[Config, Sequence[Path]] | None:
-    """Configuration and records of RTOS guests; None on a node without."""
+def _rtos(wanted: bool | None, roots: Sequence[Path] | None) -> Guests | None:
+    """The RTOS guests; None on a node without."""
     if wanted is False:
         return None
     try:
@@ -119,7 +118,7 @@ def _rtos(wanted: bool | None, roots: Sequence[Path] | None) -> tuple[Config, Se
         return None
     if wanted is None and not Path(config.mica_directory).is_dir():
         return None
-    return config, tuple(roots or ROOTS)
+    return Guests(config, tuple(roots or ROOTS))
 
 
 def _vendors(emulated_cards: Path | None) -> list[Vendor]:

@@ -30,15 +30,23 @@ MIB: Final = 1 << 20
 class Guests(Collector):
     """Looks at the guests every :data:`SECONDS`, and is their metrics."""
 
-    def __init__(self, config: Config, roots: Sequence[Path], *, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        roots: Sequence[Path],
+        *,
+        aside: Callable[[Callable[[], None]], Awaitable[None]] = asyncio.to_thread,
+    ) -> None:
         """Prepare; nothing is read.
 
         Args:
             config: the node's configuration of guests.
             roots: where the OCI runtime keeps its records.
-            changed: called when what is to be published has changed.
+            aside: runs what takes time beside the event loop.
         """
-        self._config, self._roots, self._changed = config, [Records(root) for root in roots], changed
+        self._config, self._roots, self._aside = config, [Records(root) for root in roots], aside
+        self.changed: Callable[[], None] = lambda: None
+        """Called when what is to be published has changed."""
         self._host: Host | None = None
         self.published: RtosHost | None = None
         self._figures: list[GuestFigures] = []
@@ -57,11 +65,11 @@ class Guests(Collector):
         while True:
             before = self.published
             try:
-                await asyncio.to_thread(self.look)
+                await self._aside(self.look)
             except OSError as error:
                 log.warning("guests cannot be read: %s", error)
             if self.published != before:
-                self._changed()
+                self.changed()
             await pause(SECONDS)
 
     def collect(self) -> Iterable[Metric]:

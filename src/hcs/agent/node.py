@@ -29,7 +29,6 @@ from hcs.agent.profiles import SiteProfiles
 from hcs.agent.publishing import Publisher
 from hcs.kube import resources
 from hcs.kube.informer import Informer
-from hcs.rtos.configuration import Config
 from hcs.vendors.base import Asker, Questioner, Vendor
 
 log = logging.getLogger(__name__)
@@ -52,7 +51,7 @@ class Agent:
         interceptor: str,
         poll: float = 0.2,
         probe: float = 60.0,
-        rtos: tuple[Config, Sequence[Path]] | None = None,
+        rtos: Guests | None = None,
         asker: Callable[[Vendor], Asker] = Questioner,
         exists: Callable[[str], bool] = os.path.exists,
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
@@ -69,7 +68,7 @@ class Agent:
             interceptor: host path of the interceptor library; empty where there is none.
             poll: seconds between readings of the cards' health.
             probe: seconds between probes.
-            rtos: configuration of RTOS guests and where their records are, on a node that runs them.
+            rtos: the RTOS guests, on a node that runs them.
             asker: how a vendor is asked.
             exists: whether the host has a path.
             now: the clock for what is written.
@@ -82,7 +81,7 @@ class Agent:
         self._nodes = Informer(client, resources.ComputeNode, namespace=None, fields={"metadata.name": node})
         self._overlays = Informer(client, resources.RuntimeProfile, namespace=None)
         self.cards = Cards(vendors, changed=lambda: self.publisher.wake.set(), asker=asker)
-        self.guests = None if rtos is None else Guests(*rtos, changed=lambda: self.publisher.wake.set())
+        self.guests = rtos
         self.publisher = Publisher(
             node,
             client=client,
@@ -90,10 +89,11 @@ class Agent:
             cards=self.cards,
             now=now,
             registry=registry,
-            rtos=lambda: self.guests.published if self.guests is not None else None,
+            rtos=lambda: rtos.published if rtos is not None else None,
         )
-        if self.guests is not None:
-            registry.register(self.guests)
+        if rtos is not None:
+            rtos.changed = self.publisher.wake.set
+            registry.register(rtos)
         admissions = Admissions(state)
         admissions.drop_strays()
         self.delivery = Delivery(

@@ -263,7 +263,7 @@ def metrics(roots: Roots = None) -> None:
     from hcs.agent.guests import Guests
 
     node = Node(roots)
-    collector = Guests(node.config, [store.root for store in node.stores], changed=lambda: None)
+    collector = Guests(node.config, [store.root for store in node.stores])
     collector.look()
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
