@@ -5,8 +5,9 @@
 Loss model: jobs arrive as a Poisson process, stay for an exponential time, and want a rectangle whose width and height
 are uniform in ``--sides``; who finds no place is lost. ``--load`` is offered core-time over live core-time. The first
 10 % of the jobs are not counted. With ``--saturated`` there is an endless queue instead, first come first served;
-``--backfill`` lets others pass a first one that does not fit, as long as they do not delay it. ``--migrate`` moves running jobs to make room. Jobs say how long they stay, as in batch systems, and
-these estimates are exact; with ``--no-estimates`` nobody knows, which is the harder game.
+``--backfill`` lets others pass a first one that does not fit, as long as they do not delay it. ``--migrate`` moves
+running jobs to make room. Jobs say how long they stay, as in batch systems, and these estimates are exact; with
+``--no-estimates`` nobody knows, which is the harder game.
 
 acceptance_pct        accepted jobs / offered jobs
 acceptance_area_pct   the same weighed by cores
@@ -180,7 +181,7 @@ def saturated(options: argparse.Namespace, board: Allocator, live: int, source: 
     running: dict[int, tuple[CoreRequest, float]] = {}
     ends: list[tuple[float, int]] = []
     now = begun = busy_time = 0.0
-    busy = made = started = offered_area = accepted_area = beyond = 0
+    busy = made = started = beyond = 0
     while started < options.jobs:
         while len(queue) < 65:
             job = Job(made, options, source)
@@ -207,7 +208,6 @@ def saturated(options: argparse.Namespace, board: Allocator, live: int, source: 
             heapq.heappush(ends, (now + job.seconds, job.key))
             busy += job.request.cores
             started += 1
-            accepted_area += job.request.cores
             if started == skipped:
                 begun, busy_time = now, 0.0
         gone = {start.key for start in decision.starts}

@@ -20,8 +20,12 @@ FOLDER: Final = Path("/etc/mica/micrun/conf.d")
 FILE: Final = Path("/etc/mica/micrun/micrun.conf")
 
 
-def load_config(environment: Mapping[str, str] = os.environ) -> Config:
+def load_config(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Config:
     """Read the configuration from the first place that has one; the files of a folder add up, in the order of names.
+
+    Args:
+        environment: may name the place.
+        root: where the host's file tree is seen, for the places that nobody names.
 
     Raises:
         RefusedError: a file that was named is not there, or cannot be read.
@@ -31,7 +35,8 @@ def load_config(environment: Mapping[str, str] = os.environ) -> Config:
     elif folder := environment.get(FOLDER_VARIABLE):
         files = _files(Path(folder))
     else:
-        files = _files(FOLDER) or [file for file in (FILE,) if file.is_file()]
+        own = root / FILE.relative_to("/")
+        files = _files(root / FOLDER.relative_to("/")) or [file for file in (own,) if file.is_file()]
     config = Config()
     for file in files:
         try:

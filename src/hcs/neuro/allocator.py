@@ -172,12 +172,12 @@ class Allocator:
 
     def fail(self, *, cores: Iterable[Cell] = (), routers: Iterable[Cell] = ()) -> frozenset[int]:
         """Note that cores or routers died; say whose rectangles they are in."""
-        cores, routers = self.layout.of(cores), self.layout.of(routers)
-        self._dead |= cores
-        self._broken |= routers
-        self._free &= ~routers
+        dead, broken = self.layout.of(cores), self.layout.of(routers)
+        self._dead |= dead
+        self._broken |= broken
+        self._free &= ~broken
         self._renew()
-        hurt = cores | routers
+        hurt = dead | broken
         return frozenset(key for key, held in self._held.items() if self.layout.rectangle(held) & hurt)
 
     def mend(self, cells: Iterable[Cell]) -> None:
@@ -398,4 +398,3 @@ class Allocator:
             block = layout.block(x + width - left, y + height - top)
             lost += ((places >> layout.bit(left, top)) & block).bit_count() * cost
         return lost
-

@@ -77,6 +77,8 @@ class BoardModel(msgspec.Struct, frozen=True, kw_only=True):
     controllers: tuple[Cell, ...] = ()
     rotation: bool = True
     step_us: int = 1000
+    ksps: int = 0
+    """The measured throughput of the whole board in KSPS; 0 takes what cores and ports add up to."""
     module: str = ""
     """Set where a node carries unlike boards: the resources of this one are named with it, like ``ksps-type-a``."""
     source: str = ""
@@ -185,7 +187,10 @@ def check_model(model: BoardModel) -> BoardModel:
     for core_class in model.classes:
         figures = (core_class.neurons, core_class.ksps, core_class.activations)
         if min(figures) < 1 or min(core_class.synapses, core_class.updates) < 0:
-            no("ImpossibleRate", f"class {core_class.name}: neurons, ksps and activations are 1 or more, others 0 or more")
+            no(
+                "ImpossibleRate",
+                f"class {core_class.name}: neurons, ksps and activations are 1 or more, others 0 or more",
+            )
         if max(*figures, core_class.synapses, core_class.updates) > MAX_RATE:
             no("ImpossibleRate", f"class {core_class.name}: no core does more than {MAX_RATE} of anything")
     if not refusals:

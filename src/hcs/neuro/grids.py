@@ -48,15 +48,11 @@ class Rectangle(msgspec.Struct, frozen=True, order=True):
 
     def contains(self, other: "Rectangle") -> bool:
         """Whether no cell of the other is outside."""
-        return (
-            self.x <= other.x and self.y <= other.y and other.right <= self.right and other.bottom <= self.bottom
-        )
+        return self.x <= other.x and self.y <= other.y and other.right <= self.right and other.bottom <= self.bottom
 
     def overlaps(self, other: "Rectangle") -> bool:
         """Whether they share a cell."""
-        return (
-            self.x < other.right and other.x < self.right and self.y < other.bottom and other.y < self.bottom
-        )
+        return self.x < other.right and other.x < self.right and self.y < other.bottom and other.y < self.bottom
 
     def cells(self) -> Iterator[Cell]:
         """All cells, row by row."""

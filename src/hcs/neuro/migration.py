@@ -25,6 +25,9 @@ class MigrationLimits(msgspec.Struct, frozen=True):
     cost_pct: int = 200
 
 
+USUAL: Final = MigrationLimits()
+
+
 class Move(msgspec.Struct, frozen=True):
     """One holder goes from one rectangle to another; they may overlap, for it is unloaded before it is loaded."""
 
@@ -46,7 +49,7 @@ def plan_migration(
     allocator: Allocator,
     request: CoreRequest,
     movable: Mapping[int, CoreRequest],
-    limits: MigrationLimits = MigrationLimits(),
+    limits: MigrationLimits = USUAL,
 ) -> MigrationPlan | None:
     """Find the cheapest plan among the likely ones; None where the request cannot fit, or only by moving too much.
 
@@ -62,7 +65,9 @@ def plan_migration(
     shapes = {(request.width, request.height, False)}
     if request.rotation and request.width != request.height:
         shapes.add((request.height, request.width, True))
-    targets = [target for shape in shapes for target in _targets(allocator, shape, request.cores, movable, limits, most)]
+    targets = [
+        target for shape in shapes for target in _targets(allocator, shape, request.cores, movable, limits, most)
+    ]
     targets.sort()
     for cost, rectangle, turned in targets[:_TRIED]:
         moves = _clear(allocator, rectangle, movable)
@@ -100,9 +105,7 @@ def _targets(
     return found
 
 
-def _clear(
-    allocator: Allocator, target: Rectangle, movable: Mapping[int, CoreRequest]
-) -> tuple[Move, ...] | None:
+def _clear(allocator: Allocator, target: Rectangle, movable: Mapping[int, CoreRequest]) -> tuple[Move, ...] | None:
     """Moves that clear a rectangle, the largest first; None where somebody finds no other place."""
     board = allocator.copy()
     kept_clear = board.layout.rectangle(target)

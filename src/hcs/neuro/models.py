@@ -23,7 +23,9 @@ def _edges(width: int, height: int, ksps: int, sides: tuple[Side, ...] = SIDES) 
     return tuple(EdgePort(side, side, cells[side], ksps) for side in sides)
 
 
-_DARWIN3_CLASS: Final = CoreClass(name="standard", neurons=4096, synapses=174_000, ksps=400, activations=41, updates=400)
+_DARWIN3_CLASS: Final = CoreClass(
+    name="standard", neurons=4096, synapses=174_000, ksps=400, activations=41, updates=400
+)
 
 DARWIN3: Final = BoardModel(
     name="darwin3",

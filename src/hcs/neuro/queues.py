@@ -1,12 +1,12 @@
 """Who goes next when not all can: first come first served, with a reservation for the first and backfill behind it.
 
-The first in the queue that does not fit gets a *reservation*: the rectangle that it will have soonest, if everybody ends
-when expected, and the time of it. Others behind it may start at once (*backfill*) if they keep off that rectangle, or
-if they will be gone by that time; so nobody delays the first. Where nothing is known about how long anybody stays, the
-reservation is the rectangle that is the least occupied, and backfill keeps off it always.
+The first in the queue that does not fit gets a *reservation*: the rectangle that it will have soonest, if everybody
+ends when expected, and the time of it. Others behind it may start at once (*backfill*) if they keep off that
+rectangle, or if they will be gone by that time; so nobody delays the first. Where nothing is known about how long
+anybody stays, the reservation is the rectangle that is the least occupied, and backfill keeps off it always.
 
 Where it is known how long they stay, the place for the first is chosen by rehearsal: the queue behind it is played
-through once for each good place, and the place after which the others start soonest is taken. The order stays first
+through once for each good place, and the place after which the others wait the least is taken. The order stays first
 come first served; only where each goes is chosen with the others in mind.
 """
 
@@ -21,9 +21,9 @@ from hcs.neuro.grids import Layout, Rectangle, bits
 
 DEPTH: Final = 64
 """How many behind the first are looked at."""
-REHEARSED: Final = 15
+REHEARSED: Final = 30
 """How many behind the first are played through."""
-_PLACES: Final = 24
+_PLACES: Final = 40
 """Places for the first that are compared."""
 
 
@@ -99,9 +99,7 @@ def decide(
         else:
             if number > depth:
                 break
-            in_time = (
-                entry.seconds is not None and reservation.at is not None and now + entry.seconds <= reservation.at
-            )
+            in_time = entry.seconds is not None and reservation.at is not None and now + entry.seconds <= reservation.at
             later = foresee(board, expected, now, entry.seconds)
             placed = board.find(entry.request, avoid=0 if in_time else kept, later=later)
             if placed is None:
@@ -140,9 +138,7 @@ def foresee(allocator: Allocator, ends: Mapping[int, float], now: float, seconds
     return tuple(masks)
 
 
-def _first(
-    board: Allocator, queue: Sequence[Waiting], ends: Mapping[int, float], now: float
-) -> Placed | None:
+def _first(board: Allocator, queue: Sequence[Waiting], ends: Mapping[int, float], now: float) -> Placed | None:
     """The place for the first of a queue, with the others in mind."""
     entry = queue[0]
     if len(queue) == 1 or any(other.seconds is None for other in queue) or board.free & ~board.live:
@@ -167,7 +163,7 @@ def _first(
 def _rehearse(
     layout: Layout, free: int, queue: Sequence[Waiting], events: list[tuple[float, int]], now: float, most: float
 ) -> float | None:
-    """How long a queue waits, added up; None where that is more than ``most``."""
+    """How long a queue waits, each entry counted by its cores; None where that is more than ``most``."""
     heapq.heapify(events)
     time, waited = now, 0.0
     for entry in queue:
@@ -181,7 +177,7 @@ def _rehearse(
         free &= ~mask
         assert entry.seconds is not None
         heapq.heappush(events, (time + entry.seconds, mask))
-        waited += time - now
+        waited += (time - now) * entry.request.cores
         if waited >= most:
             return None
     return waited
@@ -204,9 +200,7 @@ def _touching_most(layout: Layout, free: int, request: CoreRequest) -> int | Non
     return None if best is None else best[1]
 
 
-def reserve(
-    allocator: Allocator, entry: Waiting, ends: Mapping[int, float], now: float
-) -> Reservation | None:
+def reserve(allocator: Allocator, entry: Waiting, ends: Mapping[int, float], now: float) -> Reservation | None:
     """The rectangle that a request can have soonest; None where it fits not even the empty board."""
     board = allocator.copy()
     known = sorted((end, key) for key, end in ends.items() if key in board.held)
