@@ -25,7 +25,11 @@ def test_without_backfill_the_first_that_does_not_fit_stops_all() -> None:
 
 def test_a_short_one_passes_and_a_long_one_waits() -> None:
     board, ends = half_full()
-    queue = [Waiting(2, CoreRequest(8, 8), 5.0), Waiting(3, CoreRequest(2, 2), 20.0), Waiting(4, CoreRequest(2, 2), 9.0)]
+    queue = [
+        Waiting(2, CoreRequest(8, 8), 5.0),
+        Waiting(3, CoreRequest(2, 2), 20.0),
+        Waiting(4, CoreRequest(2, 2), 9.0),
+    ]
     decision = decide(board, queue, ends, 0.0)
     assert keys(decision.starts) == [4]
     assert decision.starts[0].backfilled
