@@ -69,6 +69,8 @@ void hcs_account_release(const struct hcs_account *account, struct hcs_slot *slo
     uint64_t charged = atomic_load(&slot->charged[card]);
     while (!atomic_compare_exchange_weak(&slot->charged[card], &charged, charged > bytes ? charged - bytes : 0)) {
     }
+    if (bytes > charged)
+        bytes = charged; /* never more than this process holds: the rest of the counter is somebody else's */
     uint64_t word = atomic_load(counter);
     uint64_t next;
     do {
@@ -178,4 +180,14 @@ struct hcs_slot *hcs_account_claim(const struct hcs_account *account)
         slot = claim_free_slot(account, &self);
     }
     return slot;
+}
+
+bool hcs_account_holder(const struct hcs_account *account, uint32_t index, uint32_t card, uint32_t *pid,
+                        uint64_t *bytes)
+{
+    struct hcs_slot *slot = slot_at(account, index);
+    uint64_t owner = atomic_load(&slot->owner);
+    *pid = (uint32_t)(owner & HCS_OWNER_PID_MASK);
+    *bytes = atomic_load(&slot->charged[card]);
+    return *pid != 0 && !(owner & HCS_OWNER_CLAIMING) && *bytes != 0;
 }

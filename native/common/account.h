@@ -67,4 +67,8 @@ void hcs_account_reclaim(const struct hcs_account *account);
 /* Bytes in use on the card by all processes. */
 uint64_t hcs_account_used(const struct hcs_account *account, uint32_t card);
 
+/* What the slot with this index holds on the card; false where it is free, being claimed, or holds nothing. */
+bool hcs_account_holder(const struct hcs_account *account, uint32_t index, uint32_t card, uint32_t *pid,
+                        uint64_t *bytes);
+
 #endif

@@ -10,6 +10,31 @@ typedef int aclError;
 typedef int aclrtMemMallocPolicy;
 typedef int aclrtMemAttr;
 typedef int aclrtMemcpyKind;
+typedef void *aclrtDrvMemHandle;
+
+typedef struct {
+    int handleType;
+    int allocationType;
+    aclrtMemAttr memAttr;
+    struct {
+        uint32_t id;
+        int type;
+    } location;
+    uint64_t reserve;
+} aclrtPhysicalMemProp;
+
+/* The same at the runtime level. */
+typedef struct {
+    uint32_t side;
+    uint32_t devid;
+    uint32_t module_id;
+    uint32_t pg_type;
+    uint32_t mem_type;
+    uint64_t reserve;
+} rtDrvMemProp;
+
+enum { ACL_MEM_LOCATION_TYPE_HOST = 0, ACL_MEM_LOCATION_TYPE_DEVICE = 1 };
+enum { RT_MEMORY_OF_HOST = 0, RT_MEMORY_OF_DEVICE = 1 };
 
 enum {
     ACL_SUCCESS = 0,

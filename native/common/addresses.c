@@ -49,7 +49,7 @@ void *hcs_map_wiped_on_fork(size_t bytes)
 
 static uint64_t mixed(uint64_t key, uint32_t kind)
 {
-    uint64_t hash = key ^ ((uint64_t)kind << 60);
+    uint64_t hash = key ^ ((uint64_t)kind << 48); /* user-space addresses end below that */
     hash ^= hash >> 33;
     hash *= UINT64_C(0xff51afd7ed558ccd); /* finaliser of MurmurHash3: spreads page-aligned addresses */
     hash ^= hash >> 33;
@@ -134,36 +134,88 @@ bool hcs_addresses_put(struct hcs_addresses *table, const struct hcs_entry *entr
     return room;
 }
 
+/* The entry's place in a locked shard; capacity where there is none. */
+static uint32_t find(const struct hcs_shard *shard, uint32_t kind, uint64_t key)
+{
+    if (shard->capacity == 0)
+        return 0;
+    uint32_t at = home(shard, key, kind);
+    while (shard->entries[at].kind != HCS_KIND_NONE) {
+        if (shard->entries[at].key == key && shard->entries[at].kind == kind)
+            return at;
+        at = (at + 1) & (shard->capacity - 1);
+    }
+    return shard->capacity;
+}
+
 bool hcs_addresses_take(struct hcs_addresses *table, uint32_t kind, uint64_t key, struct hcs_entry *out)
 {
     struct hcs_shard *shard = shard_of(table, key, kind);
-    bool found = false;
     lock(shard);
-    if (shard->capacity != 0) {
-        uint32_t at = home(shard, key, kind);
-        while (shard->entries[at].kind != HCS_KIND_NONE) {
-            if (shard->entries[at].key == key && shard->entries[at].kind == kind) {
-                *out = shard->entries[at];
-                erase(shard, at);
-                found = true;
-                break;
-            }
-            at = (at + 1) & (shard->capacity - 1);
-        }
+    uint32_t at = find(shard, kind, key);
+    bool found = at < shard->capacity;
+    if (found) {
+        *out = shard->entries[at];
+        erase(shard, at);
     }
     unlock(shard);
     return found;
 }
 
-bool hcs_addresses_take_owned(struct hcs_addresses *table, uint32_t card, uint64_t owner, struct hcs_entry *out)
+bool hcs_addresses_get(struct hcs_addresses *table, uint32_t kind, uint64_t key, struct hcs_entry *out)
+{
+    return hcs_addresses_count(table, kind, key, 0, 0, false, out);
+}
+
+bool hcs_addresses_count(struct hcs_addresses *table, uint32_t kind, uint64_t key, int refs, int maps,
+                         bool take_at_zero, struct hcs_entry *out)
+{
+    struct hcs_shard *shard = shard_of(table, key, kind);
+    lock(shard);
+    uint32_t at = find(shard, kind, key);
+    bool found = at < shard->capacity;
+    if (found) {
+        struct hcs_entry *entry = &shard->entries[at];
+        entry->refs += (uint32_t)refs;
+        entry->maps += (uint32_t)maps;
+        *out = *entry;
+        if (take_at_zero && entry->refs == 0 && entry->maps == 0)
+            erase(shard, at);
+    }
+    unlock(shard);
+    return found;
+}
+
+static bool dies_with_its_owner(uint32_t kind)
+{
+    switch (kind & ((1U << HCS_KIND_BITS) - 1)) {
+    case HCS_KIND_POINTER:
+    case HCS_KIND_ARRAY:
+    case HCS_KIND_MODULE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_owned(const struct hcs_entry *entry, uint32_t runtime, uint64_t owner)
+{
+    return entry->owner == owner && entry->kind >> HCS_KIND_BITS == runtime && dies_with_its_owner(entry->kind);
+}
+
+static bool covers(const struct hcs_entry *entry, uint32_t kind, uint64_t address)
+{
+    return entry->kind == kind && entry->key <= address && address - entry->key < entry->bytes;
+}
+
+bool hcs_addresses_take_owned(struct hcs_addresses *table, uint32_t runtime, uint64_t owner, struct hcs_entry *out)
 {
     for (uint32_t index = 0; index < HCS_SHARDS; index++) {
         struct hcs_shard *shard = &table->shards[index];
         lock(shard);
         for (uint32_t at = 0; at < shard->capacity; at++) {
-            const struct hcs_entry *entry = &shard->entries[at];
-            if (entry->kind != HCS_KIND_NONE && entry->card == card && entry->owner == owner) {
-                *out = *entry;
+            if (shard->entries[at].kind != HCS_KIND_NONE && is_owned(&shard->entries[at], runtime, owner)) {
+                *out = shard->entries[at];
                 erase(shard, at);
                 unlock(shard);
                 return true;
@@ -172,4 +224,20 @@ bool hcs_addresses_take_owned(struct hcs_addresses *table, uint32_t card, uint64
         unlock(shard);
     }
     return false;
+}
+
+bool hcs_addresses_find_covering(struct hcs_addresses *table, uint32_t kind, uint64_t address, struct hcs_entry *out)
+{
+    bool found = false;
+    for (uint32_t index = 0; index < HCS_SHARDS && !found; index++) {
+        struct hcs_shard *shard = &table->shards[index];
+        lock(shard);
+        for (uint32_t at = 0; at < shard->capacity && !found; at++) {
+            found = covers(&shard->entries[at], kind, address);
+            if (found)
+                *out = shard->entries[at];
+        }
+        unlock(shard);
+    }
+    return found;
 }

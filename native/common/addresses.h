@@ -13,11 +13,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What an entry is. A process may use several runtimes at once, and their handles are small numbers that meet: the
+ * runtime stands in the upper bits, HCS_KIND(runtime, kind). */
 enum hcs_kind {
     HCS_KIND_NONE = 0,
-    HCS_KIND_POINTER = 1, /* device pointers */
-    HCS_KIND_HANDLE = 2,  /* handles of physical memory; may be equal to some pointer */
+    HCS_KIND_POINTER = 1,  /* device pointers */
+    HCS_KIND_HANDLE = 2,   /* handles of physical memory; owner is the id of what they name */
+    HCS_KIND_PHYSICAL = 3, /* physical memory, by an id of ours: handles are given out again while it is still mapped */
+    HCS_KIND_MAPPING = 4,  /* where physical memory is mapped; owner is its id, bytes the length */
+    HCS_KIND_ARRAY = 5,    /* arrays and mipmapped arrays, by handle */
+    HCS_KIND_POOLED = 6,   /* pointers into pools; owner is the pool's place in its table */
+    HCS_KIND_CONTEXT = 7,
+    HCS_KIND_MODULE = 8, /* modules and link states, by handle: they die with their context */
+    HCS_KIND_LIBRARY = 9,
+    HCS_KIND_GRAPH = 10, /* executable graphs; refs is 1 once it was launched */
 };
+
+#define HCS_KIND_BITS 8
+#define HCS_KIND(runtime, kind) (((uint32_t)(runtime) << HCS_KIND_BITS) | (uint32_t)(kind))
 
 struct hcs_entry {
     uint64_t key;
@@ -25,6 +38,8 @@ struct hcs_entry {
     uint64_t owner; /* context the memory dies with, as a number; 0 where there is none */
     uint32_t card;
     uint32_t kind;
+    uint32_t refs; /* of physical memory: references to its handle */
+    uint32_t maps; /* and places where it is mapped */
 };
 
 enum { HCS_SHARDS = 64 };
@@ -48,8 +63,20 @@ bool hcs_addresses_put(struct hcs_addresses *table, const struct hcs_entry *entr
 /* Removes the entry into *out; false when there is none. */
 bool hcs_addresses_take(struct hcs_addresses *table, uint32_t kind, uint64_t key, struct hcs_entry *out);
 
-/* Removes some entry of that card and owner; false when none is left. Slow: for contexts that are destroyed. */
-bool hcs_addresses_take_owned(struct hcs_addresses *table, uint32_t card, uint64_t owner, struct hcs_entry *out);
+/* Adds to the two counts of an entry and copies it to *out as it is then; with `take_at_zero` the entry is removed where
+ * both counts are 0. False when there is none. */
+bool hcs_addresses_count(struct hcs_addresses *table, uint32_t kind, uint64_t key, int refs, int maps,
+                         bool take_at_zero, struct hcs_entry *out);
+
+/* Copies the entry to *out; false when there is none. */
+bool hcs_addresses_get(struct hcs_addresses *table, uint32_t kind, uint64_t key, struct hcs_entry *out);
+
+/* Removes some entry of that runtime and owner that dies with its owner (pointers, arrays, modules); false when none is
+ * left. Slow: for contexts that are destroyed. */
+bool hcs_addresses_take_owned(struct hcs_addresses *table, uint32_t runtime, uint64_t owner, struct hcs_entry *out);
+
+/* The entry of that kind with key <= address < key + bytes; false when there is none. Slow. */
+bool hcs_addresses_find_covering(struct hcs_addresses *table, uint32_t kind, uint64_t address, struct hcs_entry *out);
 
 /* Zeroed memory that a forked child finds zeroed again; NULL when none can be mapped. */
 void *hcs_map_wiped_on_fork(size_t bytes);

@@ -125,3 +125,35 @@ uint64_t hcs_card_used(const struct hcs_card *card)
     hcs_account_reclaim(&card->account);
     return hcs_account_used(&card->account, 0);
 }
+
+int hcs_fault_injected(const char *function)
+{
+    enum { MOST_ORDERS = 16, NAME_BYTES = 64 };
+    static struct {
+        char name[NAME_BYTES];
+        long nth;
+        int code;
+    } orders[MOST_ORDERS];
+    static int count = -1;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    int code = 0;
+    pthread_mutex_lock(&lock);
+    if (count < 0) {
+        const char *text = getenv("HCS_EMULATED_FAIL");
+        int used = 0;
+        count = 0;
+        while (text != NULL && count < MOST_ORDERS &&
+               sscanf(text, "%63[^:]:%ld:%d%n", orders[count].name, &orders[count].nth, &orders[count].code, &used) == 3) {
+            count++;
+            text += used;
+            if (*text != ',')
+                break;
+            text++;
+        }
+    }
+    for (int order = 0; order < count; order++)
+        if (strcmp(orders[order].name, function) == 0 && --orders[order].nth == 0)
+            code = orders[order].code;
+    pthread_mutex_unlock(&lock);
+    return code;
+}

@@ -38,6 +38,7 @@ struct hcs_card_file {
     char fault_name[56];
     uint64_t total_bytes;
     _Atomic uint64_t counter; /* bytes in use, with a sequence number, see account.h */
+    uint64_t context_bytes;   /* what each context takes of it */
 };
 
 /* A card as this process sees it. */
@@ -59,6 +60,10 @@ static inline bool hcs_card_dead(const struct hcs_card *card)
 /* Takes memory of the card for this process, or says that it is full. */
 bool hcs_card_take(uint32_t index, const struct hcs_card *card, uint64_t bytes);
 void hcs_card_give_back(uint32_t index, const struct hcs_card *card, uint64_t bytes);
+
+/* The error code with which this call must fail, as HCS_EMULATED_FAIL orders; 0 where it may go on. The variable holds
+ * FUNCTION:NTH:CODE, several separated by commas: the NTH call of the function in a process fails with CODE. */
+int hcs_fault_injected(const char *function);
 
 /* Bytes in use, without those of processes that have died. */
 uint64_t hcs_card_used(const struct hcs_card *card);

@@ -32,8 +32,8 @@ HCS_EXPORT CUresult cuInit(unsigned int flags)
     if (initialised_by != 0 && initialised_by != getpid())
         result = CUDA_ERROR_NOT_INITIALIZED;
     if (initialised_by == 0) {
-        card_count = hcs_cards_open("nvidia", "nvidia", cards);
-        device_count = hcs_visible_cuda(getenv("CUDA_VISIBLE_DEVICES"), cards, card_count, order);
+        card_count = hcs_cards_open(HCS_EMULATED_NODES, HCS_EMULATED_VENDOR, cards);
+        device_count = hcs_visible_cuda(getenv(HCS_EMULATED_VISIBLE), cards, card_count, order);
         if (device_count == 0)
             result = CUDA_ERROR_NO_DEVICE;
         /* A driver cannot be initialised on a card that does not answer. */
@@ -59,6 +59,21 @@ const struct hcs_card *hcs_cuda_card(CUdevice device, uint32_t *index)
     if (index != NULL)
         *index = order[device];
     return &cards[order[device]];
+}
+
+bool hcs_cuda_take(CUdevice device, uint64_t bytes)
+{
+    uint32_t index;
+    const struct hcs_card *card = hcs_cuda_card(device, &index);
+    return card != NULL && hcs_card_take(index, card, bytes);
+}
+
+void hcs_cuda_give_back(CUdevice device, uint64_t bytes)
+{
+    uint32_t index;
+    const struct hcs_card *card = hcs_cuda_ready() == CUDA_SUCCESS ? hcs_cuda_card(device, &index) : NULL;
+    if (card != NULL)
+        hcs_card_give_back(index, card, bytes);
 }
 
 CUresult hcs_cuda_health(CUdevice device)
@@ -134,7 +149,7 @@ HCS_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
     int nibbles = 0;
     memset(uuid, 0, sizeof *uuid);
     const char *text = card->file->uuid;
-    if (strncmp(text, "GPU-", 4) == 0)
+    if (strncmp(text, "GPU-", 4) == 0 || strncmp(text, "MIG-", 4) == 0)
         text += 4;
     for (; *text != '\0' && nibbles < 32; text++)
         if (hex_digit(*text) >= 0) {
@@ -198,19 +213,40 @@ HCS_EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice dev
 
 /* ---- contexts ---------------------------------------------------------------------------------------------------- */
 
+static bool charge_context(CUcontext context)
+{
+    uint64_t bytes = hcs_cuda_card(context->device, NULL)->file->context_bytes;
+    if (!hcs_cuda_take(context->device, bytes))
+        return false;
+    context->charged = bytes;
+    return true;
+}
+
+static void end_context(CUcontext context)
+{
+    hcs_cuda_free_owned(context);
+    hcs_cuda_give_back(context->device, context->charged + context->heap);
+    context->charged = context->heap = 0;
+}
+
 HCS_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
     const struct hcs_card *card;
     CUresult result = usable_card(device, &card);
     if (result != CUDA_SUCCESS)
         return result;
+    HCS_FAULT();
     pthread_mutex_lock(&lock);
     primaries[device].device = device;
     primaries[device].primary = true;
-    primaries[device].references++;
-    *context = &primaries[device];
+    if (primaries[device].references == 0 && !charge_context(&primaries[device]))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS) {
+        primaries[device].references++;
+        *context = &primaries[device];
+    }
     pthread_mutex_unlock(&lock);
-    return CUDA_SUCCESS;
+    return result;
 }
 
 HCS_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
@@ -237,8 +273,13 @@ HCS_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
     bool last = retained && --primaries[device].references == 0;
     pthread_mutex_unlock(&lock);
     if (last)
-        hcs_cuda_free_owned(&primaries[device]);
+        end_context(&primaries[device]);
     return retained ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+HCS_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    return cuDevicePrimaryCtxRelease_v2(device);
 }
 
 HCS_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
@@ -250,6 +291,11 @@ HCS_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
         return CUDA_ERROR_INVALID_DEVICE;
     hcs_cuda_free_owned(&primaries[device]);
     return CUDA_SUCCESS;
+}
+
+HCS_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+    return cuDevicePrimaryCtxReset_v2(device);
 }
 
 HCS_EXPORT CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
@@ -266,6 +312,10 @@ HCS_EXPORT CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdev
     }
     fresh->device = device;
     fresh->references = 1;
+    if (!charge_context(fresh)) {
+        free(fresh);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     stack[depth++] = fresh;
     *context = fresh;
     return CUDA_SUCCESS;
@@ -277,8 +327,37 @@ HCS_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (depth > 0 && stack[depth - 1] == context)
         depth--;
-    hcs_cuda_free_owned(context);
+    end_context(context);
     free(context);
+    return CUDA_SUCCESS;
+}
+
+HCS_EXPORT CUresult cuCtxCreate_v3(CUcontext *context, void *affinities, int count, unsigned int flags, CUdevice device)
+{
+    (void)affinities, (void)count;
+    return cuCtxCreate_v2(context, flags, device);
+}
+
+HCS_EXPORT CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned int flags, CUdevice device)
+{
+    (void)parameters;
+    return cuCtxCreate_v2(context, flags, device);
+}
+
+/* Only the heap of kernels takes memory here. */
+HCS_EXPORT CUresult cuCtxSetLimit(int limit, size_t value)
+{
+    enum { STACK_SIZE = 0, MALLOC_HEAP_SIZE = 2, LAST_LIMIT = 6 };
+    CUcontext context;
+    CUresult result = hcs_cuda_current(&context);
+    if (result != CUDA_SUCCESS || limit != MALLOC_HEAP_SIZE)
+        return result != CUDA_SUCCESS || (limit >= STACK_SIZE && limit <= LAST_LIMIT) ? result : CUDA_ERROR_INVALID_VALUE;
+    uint64_t bytes = hcs_cuda_taken(value);
+    if (bytes > context->heap && !hcs_cuda_take(context->device, bytes - context->heap))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (bytes < context->heap)
+        hcs_cuda_give_back(context->device, context->heap - bytes);
+    context->heap = bytes;
     return CUDA_SUCCESS;
 }
 
@@ -346,13 +425,29 @@ CUresult hcs_cuda_current(CUcontext *context)
     return hcs_cuda_health((*context)->device);
 }
 
+CUresult hcs_cuda_of_stream(CUstream stream, CUcontext *context)
+{
+    enum { LAST_DEFAULT_STREAM = 2 };
+    if ((uintptr_t)stream <= LAST_DEFAULT_STREAM)
+        return hcs_cuda_current(context);
+    *context = stream->context;
+    return hcs_cuda_health((*context)->device);
+}
+
+/* ---- streams and events: everything here is synchronous, so a stream only knows its context ----------------------- */
+
+static CUresult synchronised(CUresult result)
+{
+    if (result == CUDA_SUCCESS)
+        hcs_cuda_pools_synchronised();
+    return result;
+}
+
 HCS_EXPORT CUresult cuCtxSynchronize(void)
 {
     CUcontext context;
-    return hcs_cuda_current(&context);
+    return synchronised(hcs_cuda_current(&context));
 }
-
-/* ---- streams: everything here is synchronous, so a stream only knows its context -------------------------------- */
 
 HCS_EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 {
@@ -361,7 +456,7 @@ HCS_EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
     CUresult result = hcs_cuda_current(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    CUstream fresh = malloc(sizeof *fresh);
+    CUstream fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     fresh->context = context;
@@ -377,15 +472,53 @@ HCS_EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
 
 HCS_EXPORT CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
 {
-    if ((uintptr_t)stream <= 2)
-        return hcs_cuda_current(context);
-    *context = stream->context;
-    return CUDA_SUCCESS;
+    return hcs_cuda_of_stream(stream, context);
 }
 
 HCS_EXPORT CUresult cuStreamSynchronize(CUstream stream)
 {
     CUcontext context;
-    CUresult result = cuStreamGetCtx(stream, &context);
-    return result == CUDA_SUCCESS ? hcs_cuda_health(context->device) : result;
+    return synchronised(hcs_cuda_of_stream(stream, &context));
+}
+
+HCS_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream stream)
+{
+    return cuStreamSynchronize(stream);
+}
+
+struct CUevent_st {
+    CUcontext context;
+};
+
+HCS_EXPORT CUresult cuEventCreate(CUevent *event, unsigned int flags)
+{
+    (void)flags;
+    CUcontext context;
+    CUresult result = hcs_cuda_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    CUevent fresh = calloc(1, sizeof *fresh);
+    if (fresh == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    fresh->context = context;
+    *event = fresh;
+    return CUDA_SUCCESS;
+}
+
+HCS_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+    (void)event;
+    CUcontext context;
+    return hcs_cuda_of_stream(stream, &context);
+}
+
+HCS_EXPORT CUresult cuEventSynchronize(CUevent event)
+{
+    return synchronised(hcs_cuda_health(event->context->device));
+}
+
+HCS_EXPORT CUresult cuEventDestroy_v2(CUevent event)
+{
+    free(event);
+    return CUDA_SUCCESS;
 }

@@ -43,6 +43,21 @@ HCS_EXPORT CUresult cuGetErrorString(CUresult code, const char **text)
     return describe(code, text, 0);
 }
 
+/* A table of private functions, as a real driver has them for its runtime: nobody interposes these. The first entry is
+ * the table's size in bytes. */
+HCS_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes);
+
+HCS_EXPORT CUresult cuGetExportTable(const void **table, const CUuuid *id)
+{
+    static const void *private_functions[2];
+    private_functions[0] = (const void *)sizeof private_functions; // NOLINT
+    private_functions[1] = (const void *)cuMemAlloc_v2;            // NOLINT
+    if (id == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *table = private_functions;
+    return CUDA_SUCCESS;
+}
+
 HCS_EXPORT CUresult cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, int *status)
 {
     if (name == NULL || function == NULL)

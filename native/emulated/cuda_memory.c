@@ -1,4 +1,5 @@
 /* Emulated CUDA driver: memory. Large allocations take whole 2 MiB pages of the card. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cuda.h"
@@ -7,29 +8,25 @@
 static CUresult take(uint64_t bytes, CUdevice device, CUcontext owner, uint64_t *address)
 {
     uint32_t index;
-    const struct hcs_card *card = hcs_cuda_card(device, &index);
     uint64_t charged = hcs_cuda_taken(bytes);
-    if (bytes == 0)
+    if (bytes == 0 || hcs_cuda_card(device, &index) == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!hcs_card_take(index, card, charged))
+    if (!hcs_cuda_take(device, charged))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (hcs_memory_allocate(bytes, charged, index, owner, address))
         return CUDA_SUCCESS;
-    hcs_card_give_back(index, card, charged);
+    hcs_cuda_give_back(device, charged);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Charged memory goes back to the card it came from, whatever ordinal that card has. */
 static void give_back(const struct hcs_allocation *freed)
 {
-    int count;
-    if (hcs_cuda_ready() != CUDA_SUCCESS)
-        return;
-    for (count = 0; hcs_cuda_card(count, NULL) != NULL; count++) {
+    for (CUdevice device = 0; hcs_cuda_card(device, NULL) != NULL; device++) {
         uint32_t index;
-        const struct hcs_card *card = hcs_cuda_card(count, &index);
+        hcs_cuda_card(device, &index);
         if (index == freed->card)
-            hcs_card_give_back(index, card, freed->charged);
+            hcs_cuda_give_back(device, freed->charged);
     }
 }
 
@@ -38,6 +35,7 @@ void hcs_cuda_free_owned(CUcontext context)
     struct hcs_allocation freed;
     while (hcs_memory_free_owned(context, &freed))
         give_back(&freed);
+    hcs_cuda_free_objects(context);
 }
 
 HCS_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
@@ -45,6 +43,7 @@ HCS_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
     CUcontext context;
     uint64_t address;
     CUresult result = hcs_cuda_current(&context);
+    HCS_FAULT();
     if (result == CUDA_SUCCESS)
         result = take(bytes, context->device, context, &address);
     if (result == CUDA_SUCCESS)
@@ -81,71 +80,73 @@ HCS_EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer)
     CUresult result = hcs_cuda_current(&context);
     if (result != CUDA_SUCCESS || pointer == 0)
         return result;
+    if (hcs_cuda_pool_free(pointer, true))
+        return CUDA_SUCCESS;
     if (!hcs_memory_free(pointer, &freed))
         return CUDA_ERROR_INVALID_VALUE;
     give_back(&freed);
     return CUDA_SUCCESS;
 }
 
-HCS_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+/* ---- memory of the host, and of peers: nothing of the card ---------------------------------------------------------- */
+
+HCS_EXPORT CUresult cuMemAllocHost_v2(void **pointer, size_t bytes)
 {
     CUcontext context;
-    uint64_t address;
     CUresult result = hcs_cuda_current(&context);
-    if (result == CUDA_SUCCESS && (uintptr_t)stream > 2) {
-        context = stream->context;
-        result = hcs_cuda_health(context->device);
-    }
-    if (result == CUDA_SUCCESS)
-        result = take(bytes, context->device, context, &address);
-    if (result == CUDA_SUCCESS)
-        *pointer = address;
+    if (result == CUDA_SUCCESS && (*pointer = malloc(bytes)) == NULL)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
     return result;
 }
 
-HCS_EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
+HCS_EXPORT CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
 {
-    (void)stream;
-    return cuMemFree_v2(pointer);
+    (void)flags;
+    return cuMemAllocHost_v2(pointer, bytes);
 }
 
-HCS_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+HCS_EXPORT CUresult cuMemFreeHost(void *pointer)
 {
-    return cuMemAllocAsync(pointer, bytes, stream);
+    free(pointer);
+    return CUDA_SUCCESS;
 }
 
-HCS_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
-{
-    return cuMemFreeAsync(pointer, stream);
-}
-
-/* Physical memory without an address. Its handle is the address of memory nobody is told about. */
-HCS_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
-                                const CUmemAllocationProp *properties, unsigned long long flags)
-{
+/* The bookkeeping of sharing between processes: an opened handle has the size of what it names, not its content. */
+struct ipc_handle {
+    uint64_t bytes;
     uint64_t address;
-    CUresult result = hcs_cuda_ready();
+    char rest[48];
+};
+
+HCS_EXPORT CUresult cuIpcGetMemHandle(struct ipc_handle *handle, CUdeviceptr pointer)
+{
+    struct hcs_allocation found;
+    if (!hcs_memory_find(pointer, 1, &found))
+        return CUDA_ERROR_INVALID_VALUE;
+    *handle = (struct ipc_handle){.bytes = found.bytes, .address = found.address};
+    return CUDA_SUCCESS;
+}
+
+HCS_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, struct ipc_handle handle, unsigned int flags)
+{
+    (void)flags;
+    CUcontext context;
+    CUresult result = hcs_cuda_current(&context);
+    uint32_t index;
+    uint64_t address;
     if (result != CUDA_SUCCESS)
         return result;
-    if (properties == NULL || flags != 0 || bytes % HCS_CUDA_PAGE != 0)
+    hcs_cuda_card(context->device, &index);
+    if (!hcs_memory_allocate(handle.bytes, 0, index, context, &address))
         return CUDA_ERROR_INVALID_VALUE;
-    if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    result = hcs_cuda_health(properties->location.id);
-    if (result == CUDA_SUCCESS)
-        result = take(bytes, properties->location.id, NULL, &address);
-    if (result == CUDA_SUCCESS)
-        *handle = address;
-    return result;
+    *pointer = address;
+    return CUDA_SUCCESS;
 }
 
-HCS_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+HCS_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
 {
     struct hcs_allocation freed;
-    if (!hcs_memory_free(handle, &freed))
-        return CUDA_ERROR_INVALID_VALUE;
-    give_back(&freed);
-    return CUDA_SUCCESS;
+    return hcs_memory_free(pointer, &freed) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 HCS_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
@@ -170,7 +171,8 @@ static CUresult check_range(CUdeviceptr address, size_t bytes)
     CUresult result = hcs_cuda_current(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    return hcs_memory_find(address, bytes, &found) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return hcs_memory_find(address, bytes, &found) || hcs_cuda_mapped(address, bytes) ? CUDA_SUCCESS
+                                                                                      : CUDA_ERROR_INVALID_VALUE;
 }
 
 static void *host_of(CUdeviceptr address)

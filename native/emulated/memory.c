@@ -37,7 +37,8 @@ static void remove_at(size_t index, struct hcs_allocation *removed)
 
 bool hcs_memory_allocate(uint64_t bytes, uint64_t charged, uint32_t card, const void *owner, uint64_t *address)
 {
-    uint64_t mapped = (charged + PAGE - 1) / PAGE * PAGE;
+    uint64_t most = bytes > charged ? bytes : charged; /* memory of a peer is not charged */
+    uint64_t mapped = (most + PAGE - 1) / PAGE * PAGE;
     pthread_mutex_lock(&lock);
     bool fits = true;
     if (count == room) {

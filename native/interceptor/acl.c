@@ -1,25 +1,11 @@
-/* Ascend's AscendCL runtime. The card is known by the physical id that the runtime itself names for a device id;
+/* Ascend's AscendCL, the upper level. The card is known by the physical id that the runtime itself names for a device id;
  * there is no UUID at this level. Signatures as in Huawei's acl_rt.h. */
-#include "../common/acl_abi.h"
-
 #include <stdatomic.h>
 
-#include "interceptor.h"
-
-/* REAL(name): the runtime's own function, typed like ours, as the variable `real`. */
-#define REAL(name)                                                                                                     \
-    __typeof__(&name) real = (__typeof__(&name))hcs_real(HCS_SYM_##name);                                              \
-    if (real == NULL)                                                                                                  \
-    return ACL_ERROR_UNINITIALIZE
+#include "ascend.h"
 
 typedef aclError (*get_device_function)(int32_t *);
 typedef aclError (*physical_id_function)(int32_t, int32_t *);
-typedef aclError (*allocate_function)(void **, size_t, aclrtMemMallocPolicy);
-
-static bool watching(void)
-{
-    return hcs_mode() != HCS_MODE_PASS_THROUGH && hcs_enter();
-}
 
 static int ask_card_of(int32_t device)
 {
@@ -35,106 +21,151 @@ static int ask_card_of(int32_t device)
     return HCS_CARD_UNLISTED;
 }
 
-/* The card of the calling thread's device; false when it has none, and the runtime may say so itself. */
-static bool current_card(int *card)
+int ascend_card_of(int32_t device)
 {
-    get_device_function get_device = (get_device_function)hcs_real(HCS_SYM_aclrtGetDevice);
     struct hcs_local *local = hcs_local();
-    int32_t device;
-    if (get_device == NULL || get_device(&device) != ACL_SUCCESS)
-        return false;
-    if (local == NULL || device < 0 || device >= HCS_MAX_ORDINALS) {
-        *card = ask_card_of(device);
-        return true;
-    }
-    int known = atomic_load_explicit(&local->ascend_cards[device], memory_order_relaxed);
+    if (local == NULL || device < 0 || device >= HCS_MAX_ORDINALS)
+        return ask_card_of(device);
+    _Atomic int32_t *cards = local->drivers[HCS_RUNTIME_ASCEND].cards;
+    int known = atomic_load_explicit(&cards[device], memory_order_relaxed);
     if (known == 0) {
         known = ask_card_of(device) + 2;
-        atomic_store(&local->ascend_cards[device], known);
+        atomic_store(&cards[device], known);
     }
-    *card = known - 2;
-    return true;
+    return known - 2;
 }
 
-HCS_EXPORT aclError aclrtFree(void *pointer);
-
-static aclError allocate(allocate_function real, void **pointer, size_t bytes, aclrtMemMallocPolicy policy,
-                         uint64_t extra)
+bool ascend_current_card(int *card)
 {
-    if (!watching())
-        return real(pointer, bytes, policy);
-    uint64_t taken = hcs_acl_taken(bytes, extra);
-    int card;
-    aclError result;
-    if (!current_card(&card)) {
-        result = real(pointer, bytes, policy);
-    } else if (!hcs_charge(card, taken)) {
-        result = ACL_ERROR_RT_MEMORY_ALLOCATION;
-    } else {
-        result = real(pointer, bytes, policy);
-        struct hcs_local *local = hcs_local();
-        struct hcs_entry entry = {.bytes = taken, .card = (uint32_t)card, .kind = HCS_KIND_POINTER};
-        bool booked = false;
-        if (result == ACL_SUCCESS) {
-            entry.key = (uint64_t)(uintptr_t)*pointer;
-            booked = local != NULL && hcs_addresses_put(&local->addresses, &entry);
-            if (!booked) {
-                aclrtFree(*pointer); /* inside a hook: goes straight to the runtime */
-                result = ACL_ERROR_RT_MEMORY_ALLOCATION;
-            }
-        }
-        if (!booked)
-            hcs_uncharge(card, taken);
+    static const enum hcs_symbol ways[] = {HCS_SYM_aclrtGetDevice, HCS_SYM_rtGetDevice};
+    int32_t device;
+    for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+        get_device_function get = (get_device_function)hcs_real(ways[way]);
+        if (get == NULL || get(&device) != ACL_SUCCESS)
+            continue;
+        *card = ascend_card_of(device);
+        return true;
     }
-    hcs_leave();
-    return result;
+    return false;
+}
+
+HCS_EXPORT aclError aclInit(const char *configuration)
+{
+    REAL(aclInit);
+    hcs_announce_problem();
+    return real(configuration);
+}
+
+/* ---- memory behind a pointer ------------------------------------------------------------------------------------- */
+
+HCS_EXPORT aclError aclrtFree(void *pointer)
+{
+    REAL(aclrtFree);
+    ASCEND_FREE(pointer);
 }
 
 HCS_EXPORT aclError aclrtMalloc(void **pointer, size_t bytes, aclrtMemMallocPolicy policy)
 {
     REAL(aclrtMalloc);
-    return allocate(real, pointer, bytes, policy, HCS_ACL_UNIT);
+    ASCEND_ALLOCATE(pointer, hcs_acl_taken(bytes, HCS_ACL_UNIT), aclrtFree, pointer, bytes, policy);
 }
 
 HCS_EXPORT aclError aclrtMallocCached(void **pointer, size_t bytes, aclrtMemMallocPolicy policy)
 {
     REAL(aclrtMallocCached);
-    return allocate(real, pointer, bytes, policy, HCS_ACL_UNIT);
+    ASCEND_ALLOCATE(pointer, hcs_acl_taken(bytes, HCS_ACL_UNIT), aclrtFree, pointer, bytes, policy);
 }
 
 HCS_EXPORT aclError aclrtMallocAlign32(void **pointer, size_t bytes, aclrtMemMallocPolicy policy)
 {
     REAL(aclrtMallocAlign32);
-    return allocate(real, pointer, bytes, policy, 0);
+    ASCEND_ALLOCATE(pointer, hcs_acl_taken(bytes, 0), aclrtFree, pointer, bytes, policy);
 }
 
-HCS_EXPORT aclError aclrtFree(void *pointer)
+HCS_EXPORT aclError aclrtMallocWithCfg(void **pointer, size_t bytes, aclrtMemMallocPolicy policy, void *configuration)
 {
-    REAL(aclrtFree);
-    if (!watching())
-        return real(pointer);
-    struct hcs_local *local = hcs_local();
-    struct hcs_entry entry;
-    uint64_t key = (uint64_t)(uintptr_t)pointer;
-    bool known = local != NULL && hcs_addresses_take(&local->addresses, HCS_KIND_POINTER, key, &entry);
-    aclError result = real(pointer); /* unknown pointers too: the runtime knows better */
-    if (known && result == ACL_SUCCESS)
-        hcs_uncharge((int)entry.card, entry.bytes);
-    else if (known)
-        hcs_addresses_put(&local->addresses, &entry);
-    hcs_leave();
-    return result;
+    REAL(aclrtMallocWithCfg);
+    ASCEND_ALLOCATE(pointer, hcs_acl_taken(bytes, HCS_ACL_UNIT), aclrtFree, pointer, bytes, policy, configuration);
 }
+
+HCS_EXPORT aclError aclrtMallocForTaskScheduler(void **pointer, size_t bytes, aclrtMemMallocPolicy policy,
+                                                void *configuration)
+{
+    REAL(aclrtMallocForTaskScheduler);
+    ASCEND_ALLOCATE(pointer, hcs_acl_taken(bytes, HCS_ACL_UNIT), aclrtFree, pointer, bytes, policy, configuration);
+}
+
+HCS_EXPORT aclError aclrtMemAllocManaged(void **pointer, uint64_t bytes, uint32_t flags)
+{
+    REAL(aclrtMemAllocManaged);
+    ASCEND_ALLOCATE(pointer, hcs_acl_taken(bytes, 0), aclrtFree, pointer, bytes, flags);
+}
+
+/* Media memory is device memory. */
+HCS_EXPORT aclError acldvppFree(void *pointer)
+{
+    REAL(acldvppFree);
+    ASCEND_FREE(pointer);
+}
+
+HCS_EXPORT aclError acldvppMalloc(void **pointer, size_t bytes)
+{
+    REAL(acldvppMalloc);
+    ASCEND_ALLOCATE(pointer, hcs_acl_taken(bytes, HCS_ACL_UNIT), acldvppFree, pointer, bytes);
+}
+
+HCS_EXPORT aclError hi_mpi_dvpp_free(void *pointer)
+{
+    REAL(hi_mpi_dvpp_free);
+    ASCEND_FREE(pointer);
+}
+
+HCS_EXPORT aclError hi_mpi_dvpp_malloc(uint32_t device, void **pointer, uint64_t bytes)
+{
+    REAL(hi_mpi_dvpp_malloc);
+    ASCEND_ALLOCATE(pointer, hcs_acl_taken(bytes, HCS_ACL_UNIT), hi_mpi_dvpp_free, device, pointer, bytes);
+}
+
+/* ---- physical memory --------------------------------------------------------------------------------------------- */
+
+HCS_EXPORT aclError aclrtFreePhysical(aclrtDrvMemHandle handle)
+{
+    REAL(aclrtFreePhysical);
+    ASCEND_RELEASE(handle);
+}
+
+HCS_EXPORT aclError aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t bytes,
+                                        const aclrtPhysicalMemProp *properties, uint64_t flags)
+{
+    REAL(aclrtMallocPhysical);
+    if (properties == NULL || properties->location.type != ACL_MEM_LOCATION_TYPE_DEVICE || !hcs_watching())
+        return real(handle, bytes, properties, flags);
+    ASCEND_PHYSICAL(handle, bytes, properties->location.id, aclrtFreePhysical, handle, bytes, properties, flags);
+}
+
+HCS_EXPORT aclError aclrtMapMem(void *address, size_t bytes, size_t offset, aclrtDrvMemHandle handle, uint64_t flags)
+{
+    REAL(aclrtMapMem);
+    ASCEND_MAP(address, bytes, handle, address, bytes, offset, handle, flags);
+}
+
+HCS_EXPORT aclError aclrtUnmapMem(void *address)
+{
+    REAL(aclrtUnmapMem);
+    ASCEND_UNMAP(address);
+}
+
+/* ---- devices and questions --------------------------------------------------------------------------------------- */
 
 HCS_EXPORT aclError aclrtGetMemInfo(aclrtMemAttr attribute, size_t *free_bytes, size_t *total_bytes)
 {
     REAL(aclrtGetMemInfo);
-    if (!watching())
+    if (!hcs_watching())
         return real(attribute, free_bytes, total_bytes);
     int card;
     aclError result = real(attribute, free_bytes, total_bytes);
     /* A kind of memory the card does not have reads 0 of 0 and stays so. */
-    if (result == ACL_SUCCESS && current_card(&card))
+    if (result == ACL_SUCCESS && ascend_current_card(&card))
         hcs_clamp(card, free_bytes, total_bytes);
     hcs_leave();
     return result;

@@ -93,6 +93,16 @@ static void *search_loaded(void *handle, const char *name, const void *caller)
     return hcs_next_after_us(name); /* NULL, with dlerror() set */
 }
 
+/* Ours in the place of what was found, if that is a driver's. The driver may have been loaded a moment ago. */
+static void *exchanged(void *address)
+{
+    void *ours = hcs_substitute(address);
+    if (ours != address || address == NULL)
+        return ours;
+    hcs_refresh_symbols();
+    return hcs_substitute(address);
+}
+
 /* Stand-ins for the real functions for names that are ours; entered by tail calls as well. */
 static void *hooked_dlsym(void *handle, const char *name)
 {
@@ -104,8 +114,7 @@ static void *hooked_dlsym(void *handle, const char *name)
         dlsym_function real = (dlsym_function)real_loader(REAL_DLSYM);
         address = real(handle, name);
     }
-    hcs_refresh_symbols();
-    return hcs_substitute(address);
+    return exchanged(address);
 }
 
 static void *hooked_dlvsym(void *handle, const char *name, const char *version)
@@ -118,8 +127,7 @@ static void *hooked_dlvsym(void *handle, const char *name, const char *version)
         dlvsym_function real = (dlvsym_function)real_loader(REAL_DLVSYM);
         address = real(handle, name, version);
     }
-    hcs_refresh_symbols();
-    return hcs_substitute(address);
+    return exchanged(address);
 }
 
 static void *no_dlsym(void *handle, const char *name)

@@ -8,36 +8,18 @@ struct visit_state {
     void *state;
 };
 
-static uintptr_t relocated(const struct dl_phdr_info *info, ElfW(Addr) pointer)
+static uintptr_t relocated(uintptr_t base, ElfW(Addr) pointer)
 {
     /* glibc relocates these pointers in place; musl and the kernel's vdso leave them relative. */
-    return pointer < info->dlpi_addr ? info->dlpi_addr + pointer : pointer;
+    return pointer < base ? base + pointer : pointer;
 }
 
-static bool describe(const struct dl_phdr_info *info, struct hcs_object *object)
+static bool read_dynamic(const ElfW(Dyn) *dynamic, struct hcs_object *object)
 {
-    const ElfW(Dyn) *dynamic = NULL;
-    memset(object, 0, sizeof *object);
-    object->base = info->dlpi_addr;
-    object->low = UINTPTR_MAX;
-    for (int index = 0; index < info->dlpi_phnum; index++) {
-        const ElfW(Phdr) *header = &info->dlpi_phdr[index];
-        if (header->p_type == PT_DYNAMIC)
-            dynamic = (const ElfW(Dyn) *)(info->dlpi_addr + header->p_vaddr); // NOLINT
-        if (header->p_type != PT_LOAD)
-            continue;
-        uintptr_t start = info->dlpi_addr + header->p_vaddr;
-        if (start < object->low)
-            object->low = start;
-        if (start + header->p_memsz > object->high)
-            object->high = start + header->p_memsz;
-    }
-    if (dynamic == NULL)
-        return false;
     bool named = false;
     uintptr_t soname_offset = 0;
     for (const ElfW(Dyn) *entry = dynamic; entry->d_tag != DT_NULL; entry++) {
-        uintptr_t pointer = relocated(info, entry->d_un.d_ptr);
+        uintptr_t pointer = relocated(object->base, entry->d_un.d_ptr);
         switch (entry->d_tag) {
         case DT_SYMTAB:
             object->symbols = (const ElfW(Sym) *)pointer; // NOLINT
@@ -63,6 +45,34 @@ static bool describe(const struct dl_phdr_info *info, struct hcs_object *object)
         return false;
     object->soname = named ? object->strings + soname_offset : "";
     return true;
+}
+
+bool hcs_elf_of_link_map(const struct link_map *map, struct hcs_object *object)
+{
+    memset(object, 0, sizeof *object);
+    object->base = map->l_addr;
+    return map->l_ld != NULL && read_dynamic(map->l_ld, object);
+}
+
+static bool describe(const struct dl_phdr_info *info, struct hcs_object *object)
+{
+    const ElfW(Dyn) *dynamic = NULL;
+    memset(object, 0, sizeof *object);
+    object->base = info->dlpi_addr;
+    object->low = UINTPTR_MAX;
+    for (int index = 0; index < info->dlpi_phnum; index++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[index];
+        if (header->p_type == PT_DYNAMIC)
+            dynamic = (const ElfW(Dyn) *)(info->dlpi_addr + header->p_vaddr); // NOLINT
+        if (header->p_type != PT_LOAD)
+            continue;
+        uintptr_t start = info->dlpi_addr + header->p_vaddr;
+        if (start < object->low)
+            object->low = start;
+        if (start + header->p_memsz > object->high)
+            object->high = start + header->p_memsz;
+    }
+    return dynamic != NULL && read_dynamic(dynamic, object);
 }
 
 static int visit_one(struct dl_phdr_info *info, size_t size, void *state)

@@ -21,6 +21,9 @@ struct hcs_object {
 /* Visits the loaded objects in load order, the program first, until visit returns true; returns whether it did. */
 bool hcs_elf_visit(bool (*visit)(const struct hcs_object *object, void *state), void *state);
 
+/* The same for one object that the loader names; low and high stay 0. False where it has no symbols. */
+bool hcs_elf_of_link_map(const struct link_map *map, struct hcs_object *object);
+
 /* The address of a function the object itself defines; NULL when it defines none of that name. */
 void *hcs_elf_function(const struct hcs_object *object, const char *name);
 

@@ -15,12 +15,18 @@
 #include "../common/account.h"
 #include "interceptor.h"
 #include "ledger.h"
-#include "quota.h"
+#include "limits.h"
+#include "pools.h"
 
 /* Where the node agent mounts the file. Only a build for tests sets another path; nothing at run time can. */
 #ifndef HCS_QUOTA_PATH
 #define HCS_QUOTA_PATH "/etc/hcs/quota"
 #endif
+
+/* Where /etc/hcs is not there: lets a program run without a limit when its quota file is missing or broken. On a node the
+ * same is said by a file of this name in the quota file's directory, which the container cannot write. */
+#define FAIL_OPEN_VARIABLE "HCS_QUOTA_FAIL_OPEN"
+#define FAIL_OPEN_FILE "fail-open"
 
 enum { PATH_BYTES = 4096 };
 
@@ -28,6 +34,7 @@ static char quota_path[PATH_BYTES];
 static struct hcs_quota quota;
 static const char *problem; /* why everything is refused */
 static enum hcs_mode mode;
+static bool fails_open;
 
 static struct hcs_ledger *ledger;
 static struct hcs_account account;
@@ -100,30 +107,61 @@ static void publish_limits(const struct hcs_quota *from)
     }
 }
 
-static void load_quota(void)
+static size_t directory_length(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? (size_t)(slash - path) + 1 : 0;
+}
+
+/* Whether a file lies beside the fixed quota file. */
+static bool is_beside_fixed(const char *name)
+{
+    char path[sizeof HCS_QUOTA_PATH + sizeof FAIL_OPEN_FILE];
+    size_t length = directory_length(HCS_QUOTA_PATH);
+    memcpy(path, HCS_QUOTA_PATH, length);
+    memcpy(path + length, name, strlen(name) + 1);
+    return access(path, F_OK) == 0;
+}
+
+static const char *open_quota(int *file)
 {
     const char *path = HCS_QUOTA_PATH;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0 && (errno == ENOENT || errno == ENOTDIR)) {
+    *file = open(path, O_RDONLY | O_CLOEXEC);
+    bool fixed = true;
+    if (*file < 0 && (errno == ENOENT || errno == ENOTDIR) && !is_beside_fixed("")) {
+        fixed = false;
         path = secure_getenv("HCS_QUOTA_FILE");
-        if (path == NULL || path[0] == '\0') {
-            mode = HCS_MODE_PASS_THROUGH;
-            return;
-        }
-        file = open(path, O_RDONLY | O_CLOEXEC);
+        if (path == NULL)
+            path = "";
+        if (path[0] != '\0')
+            *file = open(path, O_RDONLY | O_CLOEXEC);
     }
-    mode = HCS_MODE_REFUSE;
-    if (file < 0) {
-        problem = "the quota file cannot be opened";
-        return;
-    }
-    problem = strlen(path) < sizeof quota_path ? read_quota(file, &quota) : "the quota file's path is too long";
-    close(file);
-    if (problem != NULL)
-        return;
+    const char *choice = fixed ? NULL : secure_getenv(FAIL_OPEN_VARIABLE);
+    fails_open = fixed ? is_beside_fixed(FAIL_OPEN_FILE) : choice != NULL && strcmp(choice, "1") == 0;
+    if (strlen(path) >= sizeof quota_path)
+        return "the quota file's path is too long";
     memcpy(quota_path, path, strlen(path) + 1);
-    publish_limits(&quota);
-    mode = HCS_MODE_ENFORCE;
+    if (path[0] == '\0')
+        return "there is no quota file: neither " HCS_QUOTA_PATH " nor HCS_QUOTA_FILE names one";
+    return *file < 0 ? "the quota file cannot be opened" : NULL;
+}
+
+static void load_quota(void)
+{
+    int file = -1;
+    problem = open_quota(&file);
+    if (problem == NULL)
+        problem = read_quota(file, &quota);
+    if (file >= 0)
+        close(file);
+    if (problem == NULL)
+        publish_limits(&quota);
+    mode = problem == NULL ? HCS_MODE_ENFORCE : fails_open ? HCS_MODE_PASS_THROUGH : HCS_MODE_REFUSE;
+}
+
+const struct hcs_quota *hcs_quota_in_force(void)
+{
+    return hcs_mode() == HCS_MODE_ENFORCE ? &quota : NULL;
 }
 
 enum hcs_mode hcs_mode(void)
@@ -143,8 +181,7 @@ enum hcs_mode hcs_mode(void)
 static void load_ledger(void)
 {
     static char path[PATH_BYTES + HCS_QUOTA_LEDGER_BYTES];
-    const char *slash = strrchr(quota_path, '/');
-    size_t directory = slash != NULL ? (size_t)(slash - quota_path) + 1 : 0;
+    size_t directory = directory_length(quota_path);
     memcpy(path, quota_path, directory);
     memcpy(path + directory, quota.ledger, strlen(quota.ledger) + 1);
     problem = hcs_ledger_open(path, &quota, &ledger);
@@ -230,84 +267,214 @@ static struct hcs_slot *own_slot(struct hcs_local *local)
 
 /* ---- telling people, once per process --------------------------------------------------------------------------- */
 
-static void say_once(const char *reason)
+struct line {
+    char text[640];
+    size_t length;
+};
+
+static void add(struct line *line, const char *text)
+{
+    size_t length = strlen(text);
+    if (length > sizeof line->text - 1 - line->length)
+        length = sizeof line->text - 1 - line->length;
+    memcpy(line->text + line->length, text, length);
+    line->length += length;
+}
+
+static void say_once(const char *what, const char *reason)
 {
     static _Atomic bool said;
     if (atomic_exchange(&said, true))
         return;
-    char line[512] = "hcs interceptor: device memory is refused: ";
-    size_t at = strlen(line);
-    size_t length = strlen(reason);
-    memcpy(line + at, reason, length);
-    at += length;
-    line[at++] = '\n';
+    struct line line = {.length = 0};
+    add(&line, "hcs interceptor: ");
+    add(&line, what);
+    add(&line, ": ");
+    add(&line, reason);
+    if (quota_path[0] != '\0') {
+        add(&line, " (");
+        add(&line, quota_path);
+        if (quota.fault_line != 0) {
+            char digits[] = ", line 000";
+            for (uint32_t at = sizeof digits - 2, number = quota.fault_line; number != 0; number /= 10)
+                digits[at--] = (char)('0' + number % 10);
+            add(&line, digits);
+        }
+        add(&line, ")");
+    }
+    line.text[line.length++] = '\n';
     int saved_errno = errno;
-    ssize_t ignored = write(STDERR_FILENO, line, at);
+    ssize_t ignored = write(STDERR_FILENO, line.text, line.length);
     (void)ignored;
     errno = saved_errno;
 }
 
+static void say_refused(const char *reason)
+{
+    say_once("device memory is refused", reason);
+}
+
+void hcs_announce_problem(void)
+{
+    if (hcs_mode() == HCS_MODE_PASS_THROUGH)
+        say_once("no limit holds, as was chosen", problem);
+    else if (hcs_mode() == HCS_MODE_REFUSE || !have_ledger())
+        say_refused(problem);
+}
+
 /* ---- charging --------------------------------------------------------------------------------------------------- */
 
-/* What a context takes is charged with the process's first allocation on the card, and stays until the process ends. */
-static bool charge_context(struct hcs_local *local, struct hcs_slot *slot, uint32_t card)
+/* Everything a charge needs; false where there can be none, and *why says what to tell people. */
+struct charging {
+    struct hcs_local *local;
+    struct hcs_slot *slot;
+    uint32_t card;
+    const char *why;
+};
+
+static bool ready(int card, struct charging *charging)
 {
-    uint32_t bit = UINT32_C(1) << card;
-    uint64_t overhead = atomic_load(&context_overheads[card]);
-    if (overhead == 0 || (atomic_load(&local->context_charged) & bit))
+    *charging = (struct charging){.local = hcs_local(), .card = (uint32_t)card};
+    if (charging->local == NULL || !have_ledger())
+        charging->why = problem != NULL ? problem : "no memory for the books";
+    else if (card < 0)
+        charging->why = "the card is not in the quota file";
+    else if ((charging->slot = own_slot(charging->local)) == NULL)
+        charging->why = "every process slot of the ledger is taken";
+    else
+        follow_quota();
+    return charging->why == NULL;
+}
+
+static bool reserve(const struct charging *charging, uint64_t bytes)
+{
+    return !atomic_load(&file_broken) && hcs_account_reserve(&account, charging->slot, charging->card, bytes,
+                                                             atomic_load(&limits[charging->card]));
+}
+
+/* A process whose contexts nobody saw (another runtime than CUDA, or a road that is not ours) pays for one with its first
+ * allocation, until it ends. */
+static bool charge_hidden_context(const struct charging *charging)
+{
+    _Atomic uint32_t *contexts = &charging->local->contexts[charging->card];
+    uint64_t overhead = atomic_load(&context_overheads[charging->card]);
+    uint32_t none = 0;
+    if (overhead == 0 || atomic_load_explicit(contexts, memory_order_relaxed) != 0 ||
+        !atomic_compare_exchange_strong(contexts, &none, 1))
         return true;
-    if (atomic_fetch_or(&local->context_charged, bit) & bit)
+    if (reserve(charging, overhead))
         return true;
-    if (hcs_account_reserve(&account, slot, card, overhead, atomic_load(&limits[card])))
-        return true;
-    atomic_fetch_and(&local->context_charged, ~bit);
+    atomic_fetch_sub(contexts, 1);
     return false;
 }
 
-static bool charge_once(struct hcs_local *local, struct hcs_slot *slot, uint32_t card, uint64_t bytes)
+static bool charge_now(const struct charging *charging, uint64_t bytes)
 {
-    return charge_context(local, slot, card) &&
-           hcs_account_reserve(&account, slot, card, bytes, atomic_load(&limits[card]));
+    return charge_hidden_context(charging) && reserve(charging, bytes);
+}
+
+/* Before anyone is refused: take back what dead processes hold and what pools have returned, and see whether the limit
+ * has changed. */
+static void look_again(void)
+{
+    hcs_pools_refresh();
+    hcs_account_reclaim(&account);
+    reload_quota();
+}
+
+static bool refused(const struct charging *charging)
+{
+    if (charging->why != NULL)
+        say_refused(charging->why);
+    else if (atomic_load(&file_broken))
+        say_refused("the quota file was replaced by one that is not valid for this container");
+    if (charging->why == NULL)
+        atomic_fetch_add(&ledger->cards[charging->card].refusals, 1);
+    return false;
+}
+
+bool hcs_try_charge(int card, uint64_t bytes)
+{
+    struct charging charging;
+    return ready(card, &charging) && charge_now(&charging, bytes);
 }
 
 bool hcs_charge(int card, uint64_t bytes)
 {
-    struct hcs_local *local = hcs_local();
-    if (local == NULL || !have_ledger()) {
-        say_once(problem != NULL ? problem : "no memory for the books");
-        return false;
-    }
-    if (card < 0) {
-        say_once("the card is not in the quota file");
-        return false;
-    }
-    struct hcs_slot *slot = own_slot(local);
-    if (slot == NULL) {
-        say_once("every process slot of the ledger is taken");
-        return false;
-    }
-    follow_quota();
-    if (!atomic_load(&file_broken) && charge_once(local, slot, (uint32_t)card, bytes))
+    struct charging charging;
+    if (!ready(card, &charging))
+        return refused(&charging);
+    if (charge_now(&charging, bytes))
         return true;
-    /* Before anyone is refused: take back what dead processes hold, and see whether the limit has changed. */
-    hcs_account_reclaim(&account);
-    reload_quota();
-    if (!atomic_load(&file_broken) && charge_once(local, slot, (uint32_t)card, bytes))
-        return true;
-    if (atomic_load(&file_broken))
-        say_once("the quota file was replaced by one that is not valid for this container");
-    atomic_fetch_add(&ledger->cards[card].refusals, 1);
-    return false;
+    look_again();
+    return charge_now(&charging, bytes) || refused(&charging);
+}
+
+void hcs_charge_measured(int card, uint64_t bytes)
+{
+    struct charging charging;
+    if (ready(card, &charging))
+        hcs_account_reserve(&account, charging.slot, charging.card, bytes, HCS_BYTES_MASK);
 }
 
 void hcs_uncharge(int card, uint64_t bytes)
 {
     struct hcs_local *local = hcs_local();
-    if (card < 0 || local == NULL || !have_ledger())
+    if (card < 0 || local == NULL || bytes == 0 || !have_ledger())
         return;
     struct hcs_slot *slot = atomic_load(&local->slot);
     if (slot != NULL)
         hcs_account_release(&account, slot, (uint32_t)card, bytes);
+}
+
+static bool over(uint32_t card)
+{
+    return atomic_load(&file_broken) || hcs_account_used(&account, card) > atomic_load(&limits[card]);
+}
+
+bool hcs_refuses_measured(int card)
+{
+    struct charging charging;
+    if (!ready(card, &charging))
+        return !refused(&charging);
+    if (!over(charging.card))
+        return false;
+    look_again();
+    return over(charging.card) && !refused(&charging);
+}
+
+uint64_t hcs_used(int card)
+{
+    return card >= 0 && have_ledger() ? hcs_account_used(&account, (uint32_t)card) : 0;
+}
+
+bool hcs_context_begin(int card, uint64_t *charged)
+{
+    struct charging charging;
+    *charged = 0;
+    if (!ready(card, &charging))
+        return refused(&charging);
+    uint64_t overhead = atomic_load(&context_overheads[card]);
+    if (overhead != 0 && !reserve(&charging, overhead)) {
+        look_again();
+        overhead = atomic_load(&context_overheads[card]);
+        if (overhead != 0 && !reserve(&charging, overhead))
+            return refused(&charging);
+    }
+    atomic_fetch_add(&charging.local->contexts[card], 1);
+    *charged = overhead;
+    return true;
+}
+
+void hcs_context_end(int card, uint64_t charged)
+{
+    struct hcs_local *local = hcs_local();
+    if (card < 0 || local == NULL)
+        return;
+    uint32_t count = atomic_load(&local->contexts[card]);
+    while (count != 0 && !atomic_compare_exchange_weak(&local->contexts[card], &count, count - 1)) {
+    }
+    hcs_uncharge(card, charged);
 }
 
 void hcs_clamp(int card, size_t *free_bytes, size_t *total_bytes)
@@ -318,82 +485,32 @@ void hcs_clamp(int card, size_t *free_bytes, size_t *total_bytes)
         return;
     }
     follow_quota();
+    hcs_pools_refresh();
     hcs_account_reclaim(&account);
     uint64_t limit = atomic_load(&limits[card]);
     uint64_t used = hcs_account_used(&account, (uint32_t)card);
-    if (!(atomic_load(&local->context_charged) & (UINT32_C(1) << card)))
+    if (atomic_load(&local->contexts[card]) == 0)
         used += atomic_load(&context_overheads[card]);
-    uint64_t left = limit > used ? limit - used : 0;
+    uint64_t left = limit > used && !atomic_load(&file_broken) ? limit - used : 0;
     if (*free_bytes > left)
         *free_bytes = (size_t)left;
     if (*total_bytes > limit)
         *total_bytes = (size_t)limit;
 }
 
-/* ---- finding cards ---------------------------------------------------------------------------------------------- */
-
-static bool is_vendor(const struct hcs_quota_card *card, const char *vendor)
+uint32_t hcs_holders(int card, struct hcs_holder *holders, uint32_t room)
 {
-    return strcmp(card->vendor, vendor) == 0;
-}
-
-int hcs_card_of_uuid(const unsigned char uuid[16])
-{
-    static const char digits[] = "0123456789abcdef";
-    char text[37];
-    size_t at = 0;
-    for (int byte = 0; byte < 16; byte++) {
-        if (byte == 4 || byte == 6 || byte == 8 || byte == 10)
-            text[at++] = '-';
-        text[at++] = digits[uuid[byte] >> 4];
-        text[at++] = digits[uuid[byte] & 15];
+    uint32_t found = 0;
+    if (card < 0 || !have_ledger())
+        return 0;
+    hcs_account_reclaim(&account);
+    for (uint32_t index = 0; index < account.slot_count; index++) {
+        struct hcs_holder holder;
+        if (!hcs_account_holder(&account, index, (uint32_t)card, &holder.pid, &holder.bytes))
+            continue;
+        if (found < room)
+            holders[found] = holder;
+        found++;
     }
-    text[at] = '\0';
-    if (hcs_mode() != HCS_MODE_ENFORCE)
-        return HCS_CARD_UNLISTED;
-    for (uint32_t card = 0; card < quota.card_count; card++) {
-        const char *known = quota.cards[card].uuid;
-        if (is_vendor(&quota.cards[card], "nvidia") &&
-            (strncmp(known, "GPU-", 4) == 0 || strncmp(known, "MIG-", 4) == 0) && strcmp(known + 4, text) == 0)
-            return (int)card;
-    }
-    return HCS_CARD_UNLISTED;
-}
-
-static char lower(char letter)
-{
-    return letter >= 'A' && letter <= 'Z' ? (char)(letter - 'A' + 'a') : letter;
-}
-
-/* PCI addresses with a domain of four or of eight digits are the same address. */
-static bool same_bus_id(const char *left, const char *right)
-{
-    while (*left == '0')
-        left++;
-    while (*right == '0')
-        right++;
-    for (; *left && lower(*left) == lower(*right); left++, right++) {
-    }
-    return *left == '\0' && *right == '\0';
-}
-
-int hcs_card_of_bus_id(const char *bus_id)
-{
-    if (hcs_mode() != HCS_MODE_ENFORCE)
-        return HCS_CARD_UNLISTED;
-    for (uint32_t card = 0; card < quota.card_count; card++)
-        if (is_vendor(&quota.cards[card], "nvidia") && quota.cards[card].bus_id[0] != '\0' &&
-            same_bus_id(quota.cards[card].bus_id, bus_id))
-            return (int)card;
-    return HCS_CARD_UNLISTED;
-}
-
-int hcs_card_of_physical_id(const char *vendor, int64_t physical_id)
-{
-    if (hcs_mode() != HCS_MODE_ENFORCE)
-        return HCS_CARD_UNLISTED;
-    for (uint32_t card = 0; card < quota.card_count; card++)
-        if (is_vendor(&quota.cards[card], vendor) && physical_id >= 0 && quota.cards[card].physical_id == physical_id)
-            return (int)card;
-    return HCS_CARD_UNLISTED;
+    return found;
 }

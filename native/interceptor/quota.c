@@ -100,22 +100,20 @@ static const char *card_line(struct cursor *cursor, struct hcs_quota_card *card)
     return NULL;
 }
 
-const char *hcs_quota_parse(const char *text, size_t length, struct hcs_quota *quota)
+static const char *parse(struct cursor *cursor, struct hcs_quota *quota)
 {
-    struct cursor cursor = {.at = text, .end = text + length};
-    memset(quota, 0, sizeof *quota);
-    if (!literal(&cursor, "hcs-quota 1\n"))
+    if (!literal(cursor, "hcs-quota 1\n"))
         return "the first line is not \"hcs-quota 1\"";
-    if (!literal(&cursor, "counter ") || !number(&cursor, INT64_MAX, &quota->counter) || !literal(&cursor, "\n"))
+    if (!literal(cursor, "counter ") || !number(cursor, INT64_MAX, &quota->counter) || !literal(cursor, "\n"))
         return "the second line is not \"counter NUMBER\"";
-    if (!literal(&cursor, "ledger ") || !word(&cursor, quota->ledger, sizeof quota->ledger) ||
-        !literal(&cursor, "\n") || !is_plain_name(quota->ledger))
+    if (!literal(cursor, "ledger ") || !word(cursor, quota->ledger, sizeof quota->ledger) ||
+        !literal(cursor, "\n") || !is_plain_name(quota->ledger))
         return "the third line is not \"ledger FILENAME\"";
-    while (literal(&cursor, "card ")) {
+    while (literal(cursor, "card ")) {
         if (quota->card_count == HCS_QUOTA_MAX_CARDS)
             return "more than 32 cards";
         struct hcs_quota_card *card = &quota->cards[quota->card_count];
-        const char *problem = card_line(&cursor, card);
+        const char *problem = card_line(cursor, card);
         if (problem != NULL)
             return problem;
         for (uint32_t earlier = 0; earlier < quota->card_count; earlier++)
@@ -124,9 +122,24 @@ const char *hcs_quota_parse(const char *text, size_t length, struct hcs_quota *q
         quota->card_count++;
     }
     uint64_t promised;
-    if (!literal(&cursor, "end ") || !number(&cursor, HCS_QUOTA_MAX_CARDS, &promised) || !literal(&cursor, "\n"))
+    if (!literal(cursor, "end ") || !number(cursor, HCS_QUOTA_MAX_CARDS, &promised) || !literal(cursor, "\n"))
         return "a line is neither a card nor the end";
-    if (promised != quota->card_count || cursor.at != cursor.end)
+    if (promised != quota->card_count || cursor->at != cursor->end)
         return "the last line does not count the cards";
     return quota->card_count == 0 ? "there is no card" : NULL;
+}
+
+const char *hcs_quota_parse(const char *text, size_t length, struct hcs_quota *quota)
+{
+    struct cursor cursor = {.at = text, .end = text + length};
+    memset(quota, 0, sizeof *quota);
+    const char *problem = parse(&cursor, quota);
+    if (problem == NULL)
+        return NULL;
+    /* A line is read to its end before what it says is judged. */
+    const char *last = cursor.at > text && cursor.at[-1] == '\n' ? cursor.at - 1 : cursor.at;
+    quota->fault_line = 1;
+    for (const char *at = text; at < last; at++)
+        quota->fault_line += *at == '\n';
+    return problem;
 }

@@ -28,6 +28,7 @@ struct hcs_quota {
     uint64_t counter;
     char ledger[HCS_QUOTA_LEDGER_BYTES];
     uint32_t card_count;
+    uint32_t fault_line; /* where parsing stopped, counted from 1; 0 where the file is valid */
     struct hcs_quota_card cards[HCS_QUOTA_MAX_CARDS];
 };
 

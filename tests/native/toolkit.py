@@ -23,8 +23,23 @@ from hcs.vendors import emulated
 
 REPOSITORY = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
-INTERCEPTOR_SOURCES = sorted((REPOSITORY / "native/interceptor").glob("*.c")) + sorted(
-    (REPOSITORY / "native/common").glob("*.c")
+INTERCEPTOR_SOURCES = [
+    path
+    for path in sorted((REPOSITORY / "native/interceptor").glob("*.c")) + sorted((REPOSITORY / "native/common").glob("*.c"))
+    if path.name not in {"hip.c", "audit.c"}  # of the audit library
+]
+
+LIBRARIES = (
+    "libhcs_interceptor.so",
+    "libhcs_audit.so",
+    "emulated/nvidia/libcuda.so.1",
+    "emulated/nvidia/libcudart.so",
+    "emulated/nvidia/libnvidia-ml.so.1",
+    "emulated/ascend/libascendcl.so",
+    "emulated/ascend/libruntime.so",
+    "emulated/cambricon/libcndrv.so",
+    "emulated/hygon/libamdhip64.so",
+    "emulated/mthreads/libmusa.so",
 )
 
 KI, MI, GI = 1 << 10, 1 << 20, 1 << 30
@@ -48,12 +63,8 @@ def build_native() -> None:
     assert own == native.LIBRARY_DIR, f"hcs is imported from {native.LIBRARY_DIR}, not from this tree; set PYTHONPATH"
     with (Path(tempfile.gettempdir()) / f"hcs-native-build-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test workers start together
-        libraries = [
-            native.LIBRARY_DIR / "libhcs_interceptor.so",
-            native.LIBRARY_DIR / "emulated/nvidia/libcuda.so.1",
-            native.LIBRARY_DIR / "emulated/ascend/libascendcl.so",
-        ]
-        sources = [path for path in (REPOSITORY / "native").rglob("*") if path.suffix in {".c", ".h", ".def", ".map"}]
+        libraries = [native.LIBRARY_DIR / name for name in LIBRARIES]
+        sources = [path for path in (REPOSITORY / "native").rglob("*") if path.suffix in {".c", ".h", ".def", ".map", ".txt"}]
         newest = max(path.stat().st_mtime for path in sources)
         if all(path.is_file() and path.stat().st_mtime >= newest for path in libraries):
             return

@@ -1,4 +1,4 @@
-"""What real tools printed, against what a person reads in it. The samples are in the shared data, not in the project."""
+"""What real tools printed, against what a person reads in it. The samples are not part of the project."""
 
 import itertools
 from pathlib import Path

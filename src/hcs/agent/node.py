@@ -21,12 +21,20 @@ from starlette.applications import Starlette
 
 from hcs.agent import app
 from hcs.agent.admissions import Admissions
+from hcs.agent.alarms import Alarms
+from hcs.agent.calibration import Calibration, Measurer
 from hcs.agent.cards import Cards
-from hcs.agent.delivery import Delivery
+from hcs.agent.delivery import Delivery, Work
 from hcs.agent.profiles import SiteProfiles
-from hcs.agent.publishing import Publisher
+from hcs.agent.publishing import ABILITIES, Publisher
+from hcs.agent.runtime import INDEX, RuntimeLink
 from hcs.kube import resources
 from hcs.kube.informer import Informer
+from hcs.model import names
+from hcs.model.allocations import allocation_of
+from hcs.model.devices import Quarantine
+from hcs.nri.plugin import Plugin
+from hcs.nri.runtimes import PLUGIN_EVENTS
 from hcs.vendors.base import Asker, Questioner, Vendor
 
 log = logging.getLogger(__name__)
@@ -54,6 +62,10 @@ class Agent:
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
         clock: Callable[[], float] = time.monotonic,
         pause: Pause = asyncio.sleep,
+        measurer: Measurer | None = None,
+        work: Work = asyncio.to_thread,
+        nri_socket: Path | None = None,
+        guarded: Callable[[], bool] = lambda: False,
     ) -> None:
         """Prepare; nothing is asked, and only the state directory is read.
 
@@ -70,14 +82,45 @@ class Agent:
             now: the clock for what is written.
             clock: seconds, for time limits.
             pause: how to wait.
+            measurer: measures cards; None leaves all cards at their model's rates.
+            work: how to do what waits for a disk.
+            nri_socket: the container runtime's, where we are its plugin; None where it asks over our own socket.
+            guarded: whether a guard lives beside the runtime.
         """
         registry = CollectorRegistry()
         self._poll, self._probe, self._pause = poll, probe, pause
         self._pods = Informer(client, resources.Pod, fields={"spec.nodeName": node})
         self._nodes = Informer(client, resources.ComputeNode, namespace=None, fields={"metadata.name": node})
         self._overlays = Informer(client, resources.RuntimeProfile, namespace=None)
-        self.cards = Cards(vendors, changed=lambda: self.publisher.wake.set(), asker=asker)
-        self.publisher = Publisher(node, client=client, nodes=self._nodes, cards=self.cards, now=now, registry=registry)
+        self.calibration: Calibration | None = None
+        if measurer is not None:
+            self.calibration = Calibration(
+                node,
+                client=client,
+                measurer=measurer,
+                state=state,
+                devices=lambda: self.cards.devices,
+                drivers=lambda: self.cards.driver_versions,
+                granted=self._granted,
+                observed=lambda: self.publisher.observed(),
+                refined=lambda: self.cards.refined(),
+                now=now,
+            )
+        refine = self.calibration.refine if self.calibration else (lambda device: device)
+        self.cards = Cards(vendors, changed=lambda: self.publisher.wake.set(), asker=asker, refine=refine, clock=clock)
+        self.alarms = Alarms(self.cards)
+        self.link: RuntimeLink | None = None
+        self.publisher = Publisher(
+            node,
+            client=client,
+            nodes=self._nodes,
+            cards=self.cards,
+            now=now,
+            registry=registry,
+            slow=lambda: self.calibration.slow if self.calibration else {},
+            abilities=lambda: self.link.abilities() if self.link is not None else ABILITIES,
+            problem=lambda: self.link.problem() if self.link is not None else None,
+        )
         admissions = Admissions(state)
         admissions.drop_strays()
         self.delivery = Delivery(
@@ -87,13 +130,21 @@ class Agent:
             cards=self.cards,
             admissions=admissions,
             profiles=SiteProfiles(self._overlays).current,
-            quarantine=lambda: observed.spec.quarantine if (observed := self.publisher.observed()) else (),
+            quarantine=self._quarantine,
             state=state,
             interceptor=interceptor,
             registry=registry,
             exists=exists,
             clock=clock,
+            work=work,
         )
+        if nri_socket is not None:
+            self.link = RuntimeLink(
+                self.delivery, client=client, now=now, changed=self.publisher.wake.set, guarded=guarded
+            )
+            self._plugin = Plugin(
+                names.NRI_PLUGIN, INDEX, self.link, events=PLUGIN_EVENTS, socket=nri_socket, pause=pause
+            )
         registry.register(_CardMetrics(self))
         self.app: Starlette = app.build(self.delivery, registry, self.is_ready)
         log.info("agent prepared: node=%s admitted=%d", node, len(admissions))
@@ -116,15 +167,42 @@ class Agent:
             self._nodes.run,
             self._overlays.run,
             lambda: self.cards.watch(self._pause, poll=self._poll, probe=self._probe),
+            lambda: self.alarms.watch(self._pause),
             lambda: self.publisher.run(self._pause),
             lambda: self.publisher.beat(self._pause),
+            lambda: self.delivery.run(self._pause),
             self._sweep,
+            self._calibrate,
+            *([self._connect] if self.link is not None else []),
         ]
+
+    def _granted(self, device: str) -> bool:
+        """Whether a container here may use the card, or a pod bound here is about to."""
+        bound = (allocation_of(pod) for pod in self._pods.values() if not pod.finished)
+        return bool(self.delivery.ledger().holders(device)) or any(a and device in a.devices() for a in bound)
+
+    def _quarantine(self) -> tuple[Quarantine, ...]:
+        """What takes no new work: what the server holds, and the card that is being measured."""
+        observed = self.publisher.observed()
+        reserved = self.calibration.reserved if self.calibration else ()
+        return (*(observed.spec.quarantine if observed else ()), *reserved)
+
+    async def _calibrate(self) -> None:
+        await self.prepared()
+        if self.calibration is not None:
+            await self.calibration.run(self._pause)
+
+    async def _connect(self) -> None:
+        """Be the runtime's plugin, but not before every question can be answered: from then on all pass through us."""
+        await self.prepared()
+        await self._plugin.run()
 
     async def _sweep(self) -> None:
         while True:
             await self._pause(SWEEP_SECONDS)
             self.delivery.sweep()
+            if self.link is not None:
+                self.publisher.wake.set()  # a guard may have come or gone
 
 
 class _CardMetrics(Collector):

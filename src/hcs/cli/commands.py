@@ -24,9 +24,12 @@ class Registered(msgspec.Struct, frozen=True):
 
 COMMANDS: Final = (
     Registered("convert", "hcs.cli.convert", "What is a card, or an amount of compute, worth in other cards?"),
+    Registered("measure", "hcs.cli.measure", "What do the cards of this machine really do?"),
     Registered("ura", "hcs.cli.ura", "Take in what others measured, as exchange rates."),
     Registered("fleet", "hcs.cli.fleet", "All cards of the cluster in one view, by node and model."),
     Registered("devices", "hcs.cli.devices", "One row a card: memory, tenants, health, quarantine."),
+    Registered("probe", "hcs.cli.probe", "What does a vendor's tool say about its cards?"),
+    Registered("top", "hcs.cli.top", "What is given away of every card, live."),
     Registered("why", "hcs.cli.why", "Why is this pod where it is, or still pending?"),
     Registered("offers", "hcs.cli.offers", "What could I get now, on which cards?"),
     Registered("simulate", "hcs.cli.simulate", "What would happen to this work on that fleet?"),
@@ -40,6 +43,7 @@ COMMANDS: Final = (
     Registered("router", "hcs.router.command", "Decides which cards a pod gets.", "router", program=True),
     Registered("injector", "hcs.injector.command", "The admission webhook.", program=True),
     Registered("agent", "hcs.agent.command", "Publishes a node's cards, hands them to pods.", "agent", program=True),
+    Registered("guard", "hcs.agent.guard", "Holds back containers the agent did not adjust.", "agent", program=True),
     Registered("neuroplugin", "hcs.neuroplugin.command", "Shares spiking boards of a node.", "neuro", program=True),
     Registered("healer", "hcs.healer.command", "Quarantines sick cards and moves their pods.", program=True),
 )

@@ -24,6 +24,7 @@ from hcs.injector.checks import (
 from hcs.injector.limits import check_limits
 from hcs.injector.settings import Settings
 from hcs.model import names
+from hcs.model.gangs import read_membership
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, ContainerRequest, check_annotations, read_request
@@ -64,10 +65,14 @@ def mutate(raw: Mapping[str, Any], catalogue: Catalogue, settings: Settings) -> 
     _require_plugin(changed)
     if request.substitution == "ask" and (request.models or request.vendors):
         _gate(spec, names.ASK_GATE)
+    if read_membership(pod) is not None:
+        _gate(spec, names.GANG_GATE)
     if request.models:
         changed["metadata"]["annotations"][names.MODELS] = ",".join(canonical_models(request, catalogue))
     for container in request.containers:
         _write_totals(_container(spec, container.name), container)
+    for name, _ in request.reuses:
+        _write_alike(_container(spec, name))  # the cards are charged once, to the main container
     if request.code_image:
         _attach_code(spec, request)
     _add(spec, "imagePullSecrets", [{"name": secret} for secret in settings.pull_secrets])
@@ -106,7 +111,8 @@ def _read(pod: Pod, catalogue: Catalogue, settings: Settings) -> ComputeRequest 
 
 
 def _container(spec: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(container for container in spec["containers"] if container["name"] == name)
+    every = (*spec["containers"], *(spec.get("initContainers") or ()))
+    found: dict[str, Any] = next(container for container in every if container["name"] == name)
     return found
 
 
@@ -115,13 +121,20 @@ def _write_totals(container: dict[str, Any], request: ContainerRequest) -> None:
 
     Kubernetes wants the two to be equal for resources it cannot overcommit, and fills in neither after a webhook.
     """
+    amounts = _write_alike(container)
+    written = {key: str(total) for key, total in written_totals(request).items() if key not in amounts}
+    for kind in ("limits", "requests"):
+        container["resources"][kind] = {**written, **container["resources"][kind]}
+
+
+def _write_alike(container: dict[str, Any]) -> dict[str, Any]:
+    """Write every amount of ours under limits and requests alike, and return them."""
     resources = container.get("resources") or {}
     kinds = {kind: resources.get(kind) or {} for kind in ("limits", "requests")}
     given = {**kinds["requests"], **kinds["limits"]}
     amounts = {key: amount for key, amount in given.items() if key.startswith(f"{names.DOMAIN}/")}
-    for key, total in written_totals(request).items():
-        amounts.setdefault(key, str(total))
     container["resources"] = {**resources, **{kind: {**amounts, **written} for kind, written in kinds.items()}}
+    return amounts
 
 
 def _tolerate(spec: dict[str, Any]) -> None:
@@ -154,8 +167,8 @@ def _attach_code(spec: dict[str, Any], request: ComputeRequest) -> None:
     if not any(volume.get("name") == CODE_VOLUME for volume in spec.get("volumes") or ()):
         image = {"reference": request.code_image, "pullPolicy": "IfNotPresent"}
         _add(spec, "volumes", [{"name": CODE_VOLUME, "image": image}])
-    for asked in request.containers:
-        container = _container(spec, asked.name)
+    for name in (*(asked.name for asked in request.containers), *(name for name, _ in request.reuses)):
+        container = _container(spec, name)
         if not any(mount.get("name") == CODE_VOLUME for mount in container.get("volumeMounts") or ()):
             _add(container, "volumeMounts", [{"name": CODE_VOLUME, "mountPath": CODE_PATH, "readOnly": True}])
         container["workingDir"] = container.get("workingDir") or WORKING_DIRECTORY

@@ -77,3 +77,13 @@ def _holds(expression: Mapping[str, Any], values: Mapping[str, str]) -> bool:
         case "Lt":
             return value is not None and value.lstrip("-").isdecimal() and int(value) < int(wanted[0])
     return False
+
+
+def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+    """Whether a label selector matches; an absent one matches nothing, an empty one everything (policy/v1)."""
+    if selector is None:
+        return False
+    wanted = selector.get("matchLabels") or {}
+    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+        _holds(expression, labels) for expression in selector.get("matchExpressions") or ()
+    )

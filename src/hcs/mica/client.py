@@ -82,6 +82,14 @@ class Mica:
         """Whether the daemon keeps a socket for this guest."""
         return os.path.exists(self._path(f"{name}.socket"))
 
+    def check(self, message: CreateMessage) -> None:
+        """Find out whether a guest's message can be sent whole, without sending it.
+
+        Raises:
+            RefusedError: it cannot.
+        """
+        encode_create(message, self._layout)
+
     def create(self, message: CreateMessage) -> None:
         """Make a guest known; it does not run yet.
 

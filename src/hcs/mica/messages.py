@@ -30,7 +30,7 @@ _SERVICE: Final = re.compile(r"([^\s(]+)(?:\(([^)]*)\))?")
 
 
 class CreateMessage(msgspec.Struct, frozen=True):
-    """What a guest is created with. Numbers are -1 where nothing is given; memory is MiB, capacity percent of a pCPU."""
+    """What a guest is created with. Numbers are -1 where nothing is given; memory is MiB, capacity in percent."""
 
     name: str
     path: str

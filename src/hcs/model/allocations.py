@@ -46,6 +46,16 @@ class Exchange(msgspec.Struct, frozen=True, rename="camel"):
     source: str
 
 
+class Peers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The gang that the pod was placed with: how many ``members`` on how many ``nodes``, ``here`` of them on this node,
+    and the RDMA network that all their nodes share (empty: none, or not known)."""
+
+    members: int
+    nodes: int
+    here: int = 1
+    fabric: str = ""
+
+
 class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """All grants of one pod. One node, one vendor and one model; ``containers`` maps container name to its grants."""
 
@@ -59,6 +69,13 @@ class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     workload: str = "gemm"
     runtime: str = ""
     exchange: Exchange | None = None
+    reuses: dict[str, str] = {}
+    """Init container → the main container whose grants it has before that one starts; they count once."""
+    peers: Peers | None = None
+
+    def grants(self, container: str) -> tuple[Grant, ...]:
+        """What a container has, an init container by way of the main one; nothing for one without cards."""
+        return self.containers.get(self.reuses.get(container, container), ())
 
     def devices(self) -> frozenset[str]:
         """The ids of all devices in it."""
@@ -132,3 +149,6 @@ def _check(allocation: Allocation) -> None:
             raise AllocationError(f"container {name} has a grant without a device")
         if not all(0 <= amount <= MAX_AMOUNT for grant in grants for amount in (grant.bytes, grant.milliacu)):
             raise AllocationError(f"container {name} has a negative amount, or one above {MAX_AMOUNT}")
+    for name, host in allocation.reuses.items():
+        if not name or name in allocation.containers or host not in allocation.containers:
+            raise AllocationError(f"init container {name!r} reuses the grants of {host!r}, which has none to share")

@@ -69,6 +69,9 @@ class Device(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     emulated: bool = False
     whole_only: bool = False
     """Whether nothing on the node can hold a container to a share of it; then it is given whole or not at all."""
+    measured_at: str = ""
+    """The day this very card was measured, like ``2026-11-21``; empty when it was not. Rates ``as_of`` that day are
+    its own, the others those of its model."""
 
     def rate(self, workload: str = DEFAULT_WORKLOAD) -> Rate | None:
         """The rate in a workload class, or None when nothing is known about it."""

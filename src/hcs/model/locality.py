@@ -80,6 +80,16 @@ class Locality(msgspec.Struct, frozen=True):
         )
 
     @property
+    def wishes(self) -> bool:
+        """Whether some rule is only preferred, so that a place that keeps it is looked for first."""
+        return (
+            self.numa == "preferred"
+            or (self.links is not None and not self.links.required)
+            or (self.fabric is not None and not self.fabric.required)
+            or (self.data_source is not None and self.data_source.microseconds is None)
+        )
+
+    @property
     def pairing(self) -> bool:
         """Whether some rule binds which cards of a node may go together."""
         return self.numa == "required" or (self.links is not None and self.links.required)

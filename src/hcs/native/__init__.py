@@ -11,7 +11,13 @@ from pathlib import Path
 LIBRARY_DIR = Path(__file__).parent / "lib"
 
 # The library each emulated driver directory must hold, by vendor word.
-_DRIVERS = {"nvidia": "libcuda.so.1", "ascend": "libascendcl.so"}
+_DRIVERS = {
+    "nvidia": "libcuda.so.1",
+    "ascend": "libascendcl.so",
+    "cambricon": "libcndrv.so",
+    "hygon": "libamdhip64.so",
+    "mthreads": "libmusa.so",
+}
 
 
 class NativeLibraryError(FileNotFoundError):
@@ -24,6 +30,14 @@ def interceptor_path() -> Path:
     Raises NativeLibraryError where it has not been built.
     """
     return _existing(LIBRARY_DIR / "libhcs_interceptor.so")
+
+
+def audit_path() -> Path:
+    """The interceptor for HIP, for ``LD_AUDIT``.
+
+    Raises NativeLibraryError where it has not been built.
+    """
+    return _existing(LIBRARY_DIR / "libhcs_audit.so")
 
 
 def emulated_driver_dir(vendor: str) -> Path:

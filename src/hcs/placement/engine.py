@@ -17,6 +17,7 @@ from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import Appraisal, ReferenceRates, VendorBound, appraise, is_named
 from hcs.placement.explanations import refuse_nodes
 from hcs.placement.fleet import Mask
+from hcs.placement.nearness import relaxations
 from hcs.placement.plans import Explanation, NodeRefusal, Placement, Unplaceable, summarise
 from hcs.placement.policies import POLICIES, Chosen
 from hcs.placement.snapshot import Snapshot
@@ -46,11 +47,12 @@ def place(
     Raises:
         KeyError: there is no such policy.
     """
-    appraisals = appraise(snapshot.fleet, request, reference_rates, bound)
     allowed = _nodes_mask(snapshot, nodes)
-    chosen = POLICIES[policy].choose(snapshot, appraisals, allowed)
-    if chosen is not None:
-        return placement_of(snapshot, request, appraisals, chosen)
+    for wanted in relaxations(snapshot.fleet, request):  # wishes are kept where they can be; the last has none left
+        appraisals = appraise(snapshot.fleet, wanted, reference_rates, bound)
+        chosen = POLICIES[policy].choose(snapshot, appraisals, allowed)
+        if chosen is not None:
+            return placement_of(snapshot, request, appraisals, chosen)
     refusals, _ = refuse_nodes(snapshot, appraisals, allowed)
     refusals = _with_unmanaged(snapshot, refusals, nodes)
     return Unplaceable(refusals, summarise(refusals))
@@ -147,6 +149,7 @@ def placement_of(
         runtime=request.runtime,
         exchange=exchange,
         score=chosen.score,
+        reuses=dict(request.reuses),
         reason=f"placed on {node}, {label(device)}: {why}",
     )
 

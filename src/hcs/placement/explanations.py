@@ -14,6 +14,7 @@ from hcs.placement.appraisals import Appraisal
 from hcs.placement.arrangement import arrange, wiring_of
 from hcs.placement.filters import Filter, Stage, describe, eligible, enough, filters_for
 from hcs.placement.fleet import Mask
+from hcs.placement.nearness import NEARNESS
 from hcs.placement.packing import cards_of, masks_on
 from hcs.placement.plans import NodeRefusal
 from hcs.placement.snapshot import Snapshot
@@ -33,11 +34,11 @@ def refuse_nodes(
     several = len(appraisals) > 1
     said: dict[tuple[object, ...], NodeRefusal] = {}
 
-    def refuse(who: Mask, stage: Stage, key: object, make: Callable[[int], Refusal]) -> None:
+    def refuse(who: Mask, stage: Stage, key: object, make: Callable[[int], Refusal], *, own: bool = False) -> None:
         for number in np.flatnonzero(who):
             node = int(number)
-            # Only the state of the cards differs between nodes of one shape.
-            memory = (key, int(fleet.shape[node])) if stage != "state" else (key, -1 - node)
+            # Nodes of one shape differ in the state of their cards, and in how they are wired and connected.
+            memory = (key, -1 - node) if stage == "state" or own else (key, int(fleet.shape[node]))
             if memory not in said:
                 said[memory] = NodeRefusal("", make(node), stage != "hardware")
             known = said[memory]
@@ -63,6 +64,7 @@ def refuse_nodes(
                 stage,
                 (step, number),
                 partial(_refused_by, check, snapshot, appraisal, kept[number]),
+                own=check in NEARNESS,
             )
             kept[number] = left
     if several:

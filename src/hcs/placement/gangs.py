@@ -10,13 +10,14 @@ all members is taken; where none does, the members are spread over as few places
 levels first. The same snapshot and gang give the same plan.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
 import numpy as np
 
-from hcs.model.allocations import Allocation
+from hcs.model.allocations import Allocation, Peers
 from hcs.model.refusals import Refusal
 from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import ReferenceRates, VendorBound, appraise
@@ -25,6 +26,7 @@ from hcs.placement.explanations import refuse_nodes
 from hcs.placement.fleet import Fleet, Mask
 from hcs.placement.gathering import Placed, Shape, fill, hardest_first, search, shape_of
 from hcs.placement.levels import Nearest, levels_of, nearest
+from hcs.placement.nearness import relaxations
 from hcs.placement.plans import NodeRefusal, Placement, Unplaceable, summarise
 from hcs.placement.policies import Chosen
 from hcs.placement.snapshot import Snapshot
@@ -181,8 +183,21 @@ class _Attempt(msgspec.Struct, frozen=True, eq=False):
 
 
 def _plan(snapshot: Snapshot, gang: Gang, count: int, choices: _Choices) -> GangPlan | None:
-    """A plan for the first ``count`` members, or None."""
+    """A plan for the first ``count`` members, or None; what members wish for is kept where it can be for all."""
     members = gang.members[:count]
+    ways = [relaxations(snapshot.fleet, member.request) for member in members]
+    for step in range(max(map(len, ways))):
+        wanted = [
+            msgspec.structs.replace(member, request=way[min(step, len(way) - 1)])
+            for member, way in zip(members, ways, strict=True)
+        ]
+        found = _plan_strictly(snapshot, gang, wanted, choices)
+        if found is not None:
+            return found
+    return None
+
+
+def _plan_strictly(snapshot: Snapshot, gang: Gang, members: Sequence[Member], choices: _Choices) -> GangPlan | None:
     shapes = _shapes(snapshot, members, choices)
     attempts = _attempts(snapshot, shapes, gang.portable)
     for tier in sorted({attempt.tier for attempt in attempts}):
@@ -335,6 +350,7 @@ def _written(
         group, devices = placed[number]
         placement = placement_of(snapshot, member.request, of[number].appraisals, Chosen(group, devices))
         plans.append(MemberPlan(member.pod, placement))
+    plans = _acquainted(snapshot, plans)
     spread = spread_of(snapshot, [plan.placement.node for plan in plans])
     places = [
         f"{count} {word}{'s' if count > 1 else ''}"
@@ -349,11 +365,28 @@ def _written(
     )
 
 
+def _acquainted(snapshot: Snapshot, plans: Sequence[MemberPlan]) -> list[MemberPlan]:
+    """Each member told how many of the others are where, and over which network they talk."""
+    fleet = snapshot.fleet
+    here = Counter(plan.placement.node for plan in plans)
+    networks = [fleet.nodes[fleet.node_index[name]].fabrics for name in here]
+    shared = sorted(frozenset.intersection(*networks))
+    peers = Peers(members=len(plans), nodes=len(here), fabric=shared[0] if shared else "")
+    return [
+        msgspec.structs.replace(
+            plan,
+            placement=msgspec.structs.replace(
+                plan.placement, peers=msgspec.structs.replace(peers, here=here[plan.placement.node])
+            ),
+        )
+        for plan in plans
+    ]
+
+
 def _unplaceable(snapshot: Snapshot, gang: Gang, choices: _Choices) -> Unplaceable:
     """Why there is no plan: by node for a single member, and whether the empty fleet would have one."""
     fleet = snapshot.fleet
-    vacant = Snapshot(fleet, np.zeros_like(snapshot.used))
-    ever = _plan(vacant, gang, gang.least, choices) is not None
+    ever = _plan(snapshot.vacant(), gang, gang.least, choices) is not None
     member = gang.members[0]
     appraisals = appraise(fleet, member.request, choices.reference_rates, choices.bounds.get(member.pod))
     allowed = _nodes_mask(fleet, choices.nodes) & _nodes_mask(fleet, member.nodes)

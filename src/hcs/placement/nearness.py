@@ -6,16 +6,19 @@ Their sentences name what was asked and what the hardware is, so they stay the s
 """
 
 from functools import lru_cache
-from typing import Final
+from itertools import product
+from typing import Final, TypeVar
 
+import msgspec
 import numpy as np
 
 from hcs.model.devices import NodeInventory
-from hcs.model.locality import FabricRule, LinkRule, Locality
+from hcs.model.locality import DataSourceRule, FabricRule, LinkRule, Locality
 from hcs.model.refusals import Refusal
+from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import Appraisal
 from hcs.placement.arrangement import arrange, wiring_of
-from hcs.placement.fleet import Fleet, Integers, Mask
+from hcs.placement.fleet import Fleet, Mask
 from hcs.placement.packing import cards_of
 from hcs.placement.snapshot import Snapshot
 from hcs.placement.topology import feasible
@@ -27,8 +30,8 @@ class InFabric:
     stage: Final = "hardware"
 
     def keep(self, snapshot: Snapshot, appraisal: Appraisal) -> Mask:
-        rule = appraisal.request.locality.fabric
-        return _on_nodes(snapshot.fleet, tuple(fabric_serves(node, rule) for node in snapshot.fleet.nodes))
+        wanted = Locality(fabric=appraisal.request.locality.fabric)
+        return _on_nodes(snapshot.fleet, reachable(snapshot.fleet, wanted))
 
     def refuse(self, snapshot: Snapshot, appraisal: Appraisal, node: int, left: Mask) -> Refusal:
         rule = appraisal.request.locality.fabric
@@ -43,8 +46,8 @@ class NearData:
     stage: Final = "hardware"
 
     def keep(self, snapshot: Snapshot, appraisal: Appraisal) -> Mask:
-        locality = appraisal.request.locality
-        return _on_nodes(snapshot.fleet, tuple(data_in_reach(node, locality) for node in snapshot.fleet.nodes))
+        wanted = Locality(data_source=appraisal.request.locality.data_source)
+        return _on_nodes(snapshot.fleet, reachable(snapshot.fleet, wanted))
 
     def refuse(self, snapshot: Snapshot, appraisal: Appraisal, node: int, left: Mask) -> Refusal:
         rule = appraisal.request.locality.data_source
@@ -68,7 +71,8 @@ class WiredTogether:
 
     def refuse(self, snapshot: Snapshot, appraisal: Appraisal, node: int, left: Mask) -> Refusal:
         locality, fleet = appraisal.request.locality, snapshot.fleet
-        here = np.flatnonzero(left & (fleet.node == node))
+        inside = fleet.slice_of(node)
+        here = inside.start + np.flatnonzero(left[inside])
         cards = max((int(appraisal.cards[fleet.kind[place]]) for place in here), default=appraisal.container.cards)
         ways = sorted({link.kind for place in here for link in fleet.devices[int(place)].links})
         asked = [describe_links(locality.links)] if locality.links is not None and locality.links.required else []
@@ -148,11 +152,67 @@ def show_microseconds(amount: int) -> str:
     return f"{amount // 1000} ms" if amount % 1000 == 0 else f"{amount // 1000}.{amount % 1000 // 100} ms"
 
 
-def latencies(fleet: Fleet, source: str) -> Integers:
-    """[N] Microseconds to a data source; the largest number there is where nobody measured."""
-    unknown = int(np.iinfo(np.int64).max)
-    found = (node.latency(source) for node in fleet.nodes)
-    return np.fromiter((unknown if value is None else value for value in found), dtype=np.int64, count=len(fleet.nodes))
+def relaxations(fleet: Fleet, request: ComputeRequest) -> tuple[ComputeRequest, ...]:
+    """The request with its wishes as rules, then with one wish less after the other, and last without any.
+
+    Whoever places a pod tries them in this order, so a wish is kept wherever it can be. Cards that the pod names come
+    before substitutes even where only those would keep a wish. Nearness to data goes by steps: nodes within twice the
+    least latency there is, within four times, and so on, and last those where nobody measured.
+    """
+    if not request.locality.wishes:
+        return (request,)
+    variants = [msgspec.structs.replace(request, locality=locality) for locality in _hardened(fleet, request.locality)]
+    if request.substitution != "auto" or not (request.models or request.vendors):
+        return tuple(variants)
+    return (*(msgspec.structs.replace(one, substitution="never") for one in variants), *variants)
+
+
+def _hardened(fleet: Fleet, locality: Locality) -> list[Locality]:
+    found: list[Locality] = []
+    for step in (*_latency_steps(fleet, locality.data_source), None):
+        data = locality.data_source
+        if data is not None and data.microseconds is None and step is not None:
+            data = msgspec.structs.replace(data, microseconds=step)
+        elif step is not None:
+            continue
+        numa = locality.numa
+        choices = product(
+            dict.fromkeys((_required(locality.fabric), locality.fabric)),
+            dict.fromkeys((_required(locality.links), locality.links)),
+            dict.fromkeys(("required" if numa == "preferred" else numa, numa)),
+        )
+        found += [Locality(numa=node, links=ways, fabric=network, data_source=data) for network, ways, node in choices]
+    return found
+
+
+Rule = TypeVar("Rule", FabricRule | None, LinkRule | None)
+
+
+def _required(rule: Rule) -> Rule:
+    return rule if rule is None or rule.required else msgspec.structs.replace(rule, required=True)
+
+
+def _latency_steps(fleet: Fleet, rule: DataSourceRule | None) -> list[int]:
+    """Bounds that let in more nodes each time, in microseconds."""
+    if rule is None or rule.microseconds is not None:
+        return []
+    measured = sorted({found for node in fleet.nodes if (found := node.latency(rule.name)) is not None})
+    steps: list[int] = []
+    for latency in measured:
+        bound = 2 * max(measured[0], 1)
+        while bound < latency:
+            bound *= 2
+        if not steps or bound > steps[-1]:
+            steps.append(bound)
+    return steps
+
+
+@lru_cache(maxsize=64)
+def reachable(fleet: Fleet, locality: Locality) -> Mask:
+    """[N] The nodes that keep the rules about networks and data themselves."""
+    mask: Mask = np.array([in_reach(node, locality) for node in fleet.nodes], dtype=np.bool_)
+    mask.setflags(write=False)
+    return mask
 
 
 def _group_keeps(snapshot: Snapshot, appraisal: Appraisal, serving: Mask, group: int, inside: slice) -> bool:
@@ -168,6 +228,6 @@ def _group_keeps(snapshot: Snapshot, appraisal: Appraisal, serving: Mask, group:
 _feasible = lru_cache(maxsize=65536)(feasible)
 
 
-def _on_nodes(fleet: Fleet, nodes: tuple[bool, ...]) -> Mask:
-    kept: Mask = np.array(nodes, dtype=np.bool_)[fleet.node]
+def _on_nodes(fleet: Fleet, nodes: Mask) -> Mask:
+    kept: Mask = nodes[fleet.node]
     return kept

@@ -17,7 +17,7 @@ import numpy as np
 from hcs.model.allocations import Allocation, Grant
 from hcs.model.devices import NodeInventory
 from hcs.model.quantities import MAX_AMOUNT
-from hcs.placement.fleet import Fleet, Integers, build_fleet
+from hcs.placement.fleet import Fleet, Integers, Mask, build_fleet
 
 _BYTES: Final = 0
 _MILLIACU: Final = 1
@@ -128,6 +128,43 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
             )
         used.setflags(write=False)
         return Snapshot(self.fleet, used, tuple(left))
+
+    def without_all(self, allocations: Iterable[Allocation]) -> "Snapshot":
+        """The snapshot in which all of these, held in this one, are free again: one copy for any number of them.
+
+        Raises:
+            SnapshotError: the snapshot does not hold one of them.
+        """
+        used = self.used.copy()
+        left = list(self.stray)
+        for allocation in allocations:
+            for grant in _apply(self.fleet, used, allocation, -1):
+                if grant not in left:
+                    raise SnapshotError(
+                        f"the snapshot does not hold {grant.device} on {grant.node} for pod {grant.pod}"
+                    )
+                left.remove(grant)
+        if used.min(initial=0) < 0:
+            raise SnapshotError("the snapshot does not hold all of these allocations; take away only what was added")
+        used.setflags(write=False)
+        return Snapshot(self.fleet, used, tuple(left))
+
+    def with_owned(self, devices: Mask) -> "Snapshot":
+        """The snapshot in which some devices [D] have an owner, so that nothing is placed on them."""
+        used = self.used.copy()
+        used[_TENANTS, devices] += 1
+        used[_WHOLE, devices] += 1
+        used.setflags(write=False)
+        return msgspec.structs.replace(self, used=used)
+
+    def vacant(self) -> "Snapshot":
+        """The same hardware with nobody on it."""
+        return Snapshot.build(self.fleet.nodes)
+
+    def only(self, node: int) -> "Snapshot":
+        """One node as if it were the whole fleet, its devices in the same order."""
+        inside = self.fleet.slice_of(node)
+        return msgspec.structs.replace(Snapshot.build([self.fleet.nodes[node]]), used=self.used[:, inside].copy())
 
     def same_as(self, other: "Snapshot") -> bool:
         """Whether both show the same hardware, health and ledger."""

@@ -6,7 +6,7 @@ victim evicted from a node without free CPU would die for nothing. What is seen 
 pods it has assumed and not bound yet are missing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -68,6 +68,16 @@ class Machines:
     def on(self, node: str) -> Iterable[Taken]:
         """The pods on a node."""
         return self._taken.get(node, {}).values()
+
+    def pods(self) -> Iterator[Pod]:
+        """All bound pods."""
+        return (taken.pod for node in self._taken.values() for taken in node.values())
+
+    def pod(self, uid: str) -> Pod | None:
+        """A bound pod by its UID."""
+        node = self._where.get(uid)
+        taken = self._taken[node].get(uid) if node is not None else None
+        return taken.pod if taken is not None else None
 
     def room(self, node: str) -> Room | None:
         """What is free on a node; None of one that nobody knows."""

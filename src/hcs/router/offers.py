@@ -46,8 +46,8 @@ class Market(Protocol):
     def alternatives(self, pod: Pod, request: ComputeRequest) -> tuple[Alternative, ...]:
         """What could stand in now."""
 
-    def promise(self, pod: Pod, allocation: Allocation, reason: str) -> None:
-        """Hold devices for a pod for as long as any promise."""
+    def hold(self, pod: Pod, allocation: Allocation, reason: str) -> None:
+        """Promise devices to a pod for as long as any promise."""
 
     def tell(self, pod: Pod, reason: str, message: str, *, warning: bool) -> None:
         """Record an event about a pod."""
@@ -163,12 +163,12 @@ class Offers:
         match decided:
             case Open(why, allocation):
                 if allocation is not None:
-                    self._market.promise(pod, allocation, why)
+                    self._market.hold(pod, allocation, why)
                 await self._write(pod, None, opening=True)
                 self._tally("opened")
                 log.info("gate opened: pod=%s why=%s", pod.key, why)
             case Take(offer, allocation):
-                self._market.promise(pod, allocation, offer.reason)
+                self._market.hold(pod, allocation, offer.reason)
                 await self._write(pod, offer, opening=is_gated(pod))
                 self._tally("accepted")
                 self._market.tell(pod, "SubstitutionAccepted", offer.reason, warning=False)

@@ -1,7 +1,7 @@
 """Exchange rates that do not come with the cards: the catalogue's, and a site's own ExchangeRate objects over them.
 
-A site's rate wins over the catalogue's for the same model and workload class, also on the cards of the fleet. Only a
-rate that was *measured* stands against a site's that was not: a figure found on the card itself is the better one.
+A site's rate wins over the catalogue's for the same model and workload class, also on the cards of the fleet. Two
+stand against it: a rate that was *measured* against a site's that was not, and whatever was found on the very card.
 """
 
 from collections.abc import Iterable, Mapping
@@ -62,7 +62,9 @@ def _rated(device: Device, site: SiteRates) -> Device:
     stated = site.get((device.vendor, fold(device.model)))
     if not stated:
         return device
-    return msgspec.structs.replace(device, rates=_over(device.rates, stated))
+    own = {rate.workload for rate in device.rates if device.measured_at and rate.as_of == device.measured_at}
+    others = tuple(rate for rate in stated if rate.workload not in own)
+    return msgspec.structs.replace(device, rates=_over(device.rates, others))
 
 
 def _over(below: tuple[Rate, ...], above: tuple[Rate, ...]) -> tuple[Rate, ...]:

@@ -40,9 +40,18 @@ class Reservations:
         held = self._held.get(uid)
         return held if held is not None and _stands(held, now) else None
 
-    def hold(self, pod_key: str, allocation: Allocation, reason: str, now: float) -> None:
-        """Promise these devices to the allocation's pod, in place of whatever it held before."""
-        self._held[allocation.pod] = Reservation(allocation, pod_key, reason, now + self.seconds)
+    def hold(self, pod_key: str, allocation: Allocation, reason: str, now: float, seconds: float | None = None) -> None:
+        """Promise these devices to the allocation's pod, in place of whatever it held before.
+
+        Args:
+            pod_key: ``namespace/name``.
+            allocation: the devices, and the pod's UID.
+            reason: one sentence.
+            now: seconds.
+            seconds: how long; None for as long as any promise.
+        """
+        until = now + (self.seconds if seconds is None else seconds)
+        self._held[allocation.pod] = Reservation(allocation, pod_key, reason, until)
 
     def commit(self, pod_key: str, allocation: Allocation, reason: str, now: float) -> None:
         """The Binding is about to be sent: from here on time alone frees nothing."""

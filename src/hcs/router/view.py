@@ -38,6 +38,7 @@ class FleetView:
         client: AsyncClient,
         *,
         on_pod: Callable[[ChangeKind, Pod, Held], None],
+        on_other: Callable[[ChangeKind, Pod], None],
         on_fleet: Callable[[], None],
         on_machine: Callable[[], None],
         now: Callable[[], float],
@@ -49,6 +50,7 @@ class FleetView:
         Args:
             client: the API server.
             on_pod: called after each change of a pod of our scheduler, with what that did to its devices.
+            on_other: called after each change of a pod that is not ours.
             on_fleet: called after each change of cards, quarantines, profiles or rates, and when an agent speaks again.
             on_machine: called after a change of a node that kube-scheduler's checks look at.
             now: seconds on a clock that only goes forward.
@@ -71,7 +73,7 @@ class FleetView:
             self._rates,
             self._pods,
         )
-        self._on_pod, self._on_fleet, self._on_machine = on_pod, on_fleet, on_machine
+        self._on_pod, self._on_other, self._on_fleet, self._on_machine = on_pod, on_other, on_fleet, on_machine
         self._now, self._today = now, today
         self._catalogue = reference_rates or {}
         self._reference: ReferenceRates | None = None
@@ -166,6 +168,7 @@ class FleetView:
     def _pod_changed(self, kind: ChangeKind, pod: Pod, _before: Pod | None) -> None:
         self.machines.pod_changed(kind, pod)
         if pod.spec.schedulerName != names.SCHEDULER:
+            self._on_other(kind, pod)
             return
         uid = pod.metadata.uid
         if kind == "DELETED":

@@ -48,6 +48,10 @@ class WaitingRoom:
     def __iter__(self) -> Iterator[str]:
         return iter(tuple(self._waiting))
 
+    def uids(self) -> tuple[str, ...]:
+        """Who waits."""
+        return tuple(self._waiting)
+
     def refuse(self, uid: str, nodes: tuple[str, ...], summary: str) -> bool:
         """A pod was refused; tells whether these are new words to it."""
         before = self._waiting.get(uid)

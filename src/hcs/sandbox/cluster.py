@@ -16,6 +16,7 @@ import yaml
 
 from hcs.kube.connection import connect
 from hcs.kube.manifests import create_or_replace, read_manifests
+from hcs.measure.emulated_backend import write_speed
 from hcs.model import names
 from hcs.process.certificates import Authority
 from hcs.sandbox import images
@@ -34,6 +35,7 @@ from hcs.sandbox.identities import (
 )
 from hcs.sandbox.ports import HeldPorts
 from hcs.sandbox.readiness import kinds_served, nodes_untainted, pods_admitted
+from hcs.sandbox.speeds import hidden_speed
 from hcs.sandbox.supervisor import Program, StartError, Supervisor, inherited_environment, start_together
 from hcs.ura.catalogue import load_catalogue
 from hcs.vendors import emulated
@@ -152,8 +154,11 @@ class Sandbox:
                 for _ in range(cards.count * model.devices_per_board):
                     number = index[cards.vendor]
                     index[cards.vendor] += 1
+                    path = folder / f"{cards.vendor}{number}.card"
+                    if self.fleet.hidden_speeds is not None:
+                        write_speed(path, hidden_speed(model, f"{self.fleet.hidden_speeds}:{node.name}:{path.name}"))
                     emulated.create_card(
-                        folder / f"{cards.vendor}{number}.card",
+                        path,
                         vendor=cards.vendor,
                         model=model.model,
                         uuid=_identifier(cards.vendor, node.name, number),
@@ -311,7 +316,8 @@ class Sandbox:
 
     @staticmethod
     def _hcs(part: str, *arguments: str, name: str = "") -> Program:
-        return Program(name or part, ("-m", "hcs", part, *arguments, "--ready-file", "{ready}"))
+        words = ("agent", "run") if part == "agent" else (part,)
+        return Program(name or part, ("-m", "hcs", *words, *arguments, "--ready-file", "{ready}"))
 
     @staticmethod
     def _module(part: str, *arguments: str) -> Program:

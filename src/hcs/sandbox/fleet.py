@@ -34,9 +34,14 @@ class FleetNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All nodes of a sandbox."""
+    """All nodes of a sandbox.
+
+    ``hidden_speeds`` is a seed: then every card has a true speed of its own, near its rating, that only timed work
+    finds, and the agents measure their cards. Without it no card has one, and none is measured.
+    """
 
     nodes: tuple[FleetNode, ...]
+    hidden_speeds: int | None = None
 
 
 def load_fleet(path: Path) -> Fleet:

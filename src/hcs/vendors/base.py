@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from hcs.health.faults import Fault
 from hcs.inject.injection import NodeFiles
 from hcs.model.devices import Device
 
@@ -33,12 +34,14 @@ class HealthObservation(msgspec.Struct, frozen=True):
     """What a vendor says about one device now.
 
     ``code`` is the vendor's own fault code, 0 for none; ``name`` its short name and ``text`` whatever else it says.
+    ``faults`` is what its figures say, notes included.
     """
 
     device: str
     code: int = 0
     name: str = ""
     text: str = ""
+    faults: tuple[Fault, ...] = ()
 
 
 class Vendor(Protocol):

@@ -22,10 +22,11 @@ CARD_FILE_BYTES = SLOTS_OFFSET + PROCESS_SLOTS * SLOT_BYTES
 FAULT_CODE_OFFSET = 196
 FAULT_NAME_OFFSET = 200
 COUNTER_OFFSET = 264
+CONTEXT_BYTES_OFFSET = 272
 
 VENDORS = frozenset({"nvidia", "ascend", "cambricon", "hygon", "mthreads"})
 
-_HEADER = struct.Struct("<8sII16s64s64s32sIi56sQQ")
+_HEADER = struct.Struct("<8sII16s64s64s32sIi56sQQQ")
 _SLOT = struct.Struct("<QQQIIQ")
 _BYTES_MASK = (1 << 44) - 1
 _PID_MASK = 0x7FFFFFFF
@@ -63,11 +64,20 @@ class EmulatedCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def create_card(
-    path: Path, *, vendor: str, model: str, uuid: str, index: int, total_bytes: int, bus_id: str = ""
+    path: Path,
+    *,
+    vendor: str,
+    model: str,
+    uuid: str,
+    index: int,
+    total_bytes: int,
+    bus_id: str = "",
+    context_bytes: int = 0,
 ) -> None:
     """Create a healthy card with empty memory.
 
-    ``total_bytes`` is the card's memory in bytes; ``index`` the number of its device node on the host. The drivers add
+    ``total_bytes`` is the card's memory in bytes, ``context_bytes`` what each context of a program takes of it;
+    ``index`` the number of its device node on the host. The drivers add
     "(emulated)" to the model's name. Raises EmulatedCardError for values that do not fit, FileExistsError where the
     file exists.
     """
@@ -90,6 +100,7 @@ def create_card(
         b"",
         total_bytes,
         0,
+        context_bytes,
     )
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
@@ -104,7 +115,7 @@ def read_card(path: Path) -> EmulatedCard:
     data = path.read_bytes()
     if len(data) != CARD_FILE_BYTES or data[:8] != MAGIC:
         raise EmulatedCardError(f"{path} is not an emulated card: {len(data)} bytes beginning with {data[:8]!r}")
-    _, layout, slots, vendor, model, uuid, bus_id, index, fault, fault_name, total, _ = _HEADER.unpack_from(data)
+    _, layout, slots, vendor, model, uuid, bus_id, index, fault, fault_name, total, _, _ = _HEADER.unpack_from(data)
     if (layout, slots) != (LAYOUT, PROCESS_SLOTS):
         raise EmulatedCardError(
             f"{path} has layout {layout} with {slots} slots, expected {LAYOUT} with {PROCESS_SLOTS}"

@@ -17,6 +17,7 @@ def main() -> int:
     parser.add_argument("--links", type=Path, help="where links to consoles go; in the state directory otherwise")
     parser.add_argument("--console-delay", type=float, default=0.2, help="seconds from start to the console's link")
     parser.add_argument("--start-seconds", type=float, default=0.0, help="how long a start takes")
+    parser.add_argument("--boot-seconds", type=float, default=0.15, help="seconds from the console to the first word")
     parser.add_argument("--named-links", action="store_true", help="console links carry the guest's name")
     options = parser.parse_args()
     daemon = Daemon(
@@ -25,6 +26,7 @@ def main() -> int:
         links=options.links or options.state / "dev",
         console_delay=options.console_delay,
         start_seconds=options.start_seconds,
+        boot_seconds=options.boot_seconds,
         named_links=options.named_links,
     )
     ending = threading.Event()

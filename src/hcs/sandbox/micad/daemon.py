@@ -26,8 +26,10 @@ HYPERVISED = {"xen"}
 class Guest:
     """One guest the daemon knows."""
 
-    def __init__(self, settings: dict[str, Any], listener: socket.socket, file: Path) -> None:
-        self.settings, self.listener, self.file = settings, listener, file
+    listener: socket.socket
+
+    def __init__(self, settings: dict[str, Any], file: Path) -> None:
+        self.settings, self.file = settings, file
         self.name: str = settings["name"]
         self.cpu: str = settings["cpu_str"]
         self.state = "Offline"
@@ -49,6 +51,7 @@ class Daemon:
         links: Path,
         console_delay: float = 0.2,
         start_seconds: float = 0.0,
+        boot_seconds: float = 0.15,
         named_links: bool = False,
     ) -> None:
         """Wipe and make the directory of sockets, and listen.
@@ -59,10 +62,12 @@ class Daemon:
             links: where links to consoles go.
             console_delay: seconds from start to the console's link.
             start_seconds: how long a start takes.
+            boot_seconds: seconds from the console's link to the guest's first word. Whoever has not turned echo off by
+                then has the guest's own words sent back to it, as with the real daemon.
             named_links: whether links carry the guest's name, a build option of the real daemon.
         """
         self._sockets, self._links, self._named = sockets, links, named_links
-        self._delay, self._start_seconds = console_delay, start_seconds
+        self._delay, self._start_seconds, self._boot = console_delay, start_seconds, boot_seconds
         self.hypervisor = Hypervisor(state)
         self._configs = state / "xen"
         self._configs.mkdir(exist_ok=True)
@@ -164,7 +169,7 @@ class Daemon:
         if settings["ped"] == "xen" and (not settings["ped_cfg"] or settings["vcpu_num"] < 0 or settings["memory"] < 0):
             raise Refuse("")
         file = self._sockets / f"{name}.socket"
-        guest = Guest(settings, None, file)  # type: ignore[arg-type] - set below
+        guest = Guest(settings, file)
         try:
             guest.listener = self._listen(file, guest)
         except OSError as error:
@@ -204,7 +209,7 @@ class Daemon:
             maxmem=max(settings["max_memory"], 0),
         )
         try:
-            reader, writer = self.hypervisor.create(domain, settings["path"])
+            reader, writer = self.hypervisor.create(domain, settings["path"], self._delay + self._boot)
         except OSError as error:
             guest.state = "Error"
             raise Refuse("") from error
@@ -227,7 +232,7 @@ class Daemon:
 
     def _status(self, guest: Guest) -> str:
         ended = self.hypervisor.ended(guest.name) if guest.state == "Running" else None
-        if ended is not None:
+        if ended is not None and guest.console is not None and guest.console.announced.is_set():
             time.sleep(0.02)  # what it said last is on its way
             self._stop(guest, "Offline" if ended >= 0 else "Error")
         shown = guest.name if len(guest.name) <= 31 else f"{guest.name[:12]}...{guest.name[-1]}"

@@ -52,8 +52,8 @@ class Hypervisor:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         directory.mkdir(parents=True, exist_ok=True)
 
-    def create(self, domain: Domain, firmware: str) -> tuple[int, int]:
-        """Run a domain's firmware.
+    def create(self, domain: Domain, firmware: str, boot_seconds: float) -> tuple[int, int]:
+        """Run a domain's firmware, which says its first word after ``boot_seconds``.
 
         Returns:
             The daemon's ends of its channel: one to read what it says, one to write what it hears.
@@ -61,6 +61,8 @@ class Hypervisor:
         Raises:
             OSError: the firmware cannot be executed.
         """
+        if not os.access(firmware, os.X_OK):
+            raise PermissionError(f"{firmware} cannot be executed, and an emulated guest is a program of this machine")
         fifos = [self._directory / f"{domain.name}.{end}" for end in ("in", "out")]
         for fifo in fifos:
             fifo.unlink(missing_ok=True)
@@ -71,7 +73,7 @@ class Hypervisor:
             for end in (hears, says):
                 os.set_blocking(end, True)
             process = subprocess.Popen(
-                [firmware],
+                ["/bin/sh", "-c", 'sleep "$1"; exec "$0"', firmware, str(boot_seconds)],
                 stdin=hears,
                 stdout=says,
                 stderr=says,

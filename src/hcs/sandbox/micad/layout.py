@@ -31,7 +31,7 @@ SIZE = ctypes.sizeof(CreateMessage)
 
 
 def read(received: bytes) -> dict[str, str | int | bool]:
-    """Take what one receive brought; what is missing is zero, texts end at their NUL, the name at its 65th character."""
+    """Take what one receive brought; what is missing is zero, texts end at their NUL, the name after 65 characters."""
     message = CreateMessage.from_buffer_copy(received[:SIZE].ljust(SIZE, b"\0"))
     values: dict[str, str | int | bool] = {}
     for name, _ in CreateMessage._fields_:

@@ -16,7 +16,7 @@ _KEYS: Final[dict[tuple[str, str], tuple[str, Callable[[str | None], Any]]]] = {
     ("Device Info", "Dev Name"): ("name", values.name),
     ("Device Info", "Dev UUID"): ("uuid", values.identifier),
     ("Device Info", "Dev SN"): ("serial", values.identifier),
-    ("Device Info", "Health"): ("health", values.word),
+    ("Device Info", "Health"): ("health", values.state),
     ("PCIe Info", "Domain"): ("domain", values.word),
     ("PCIe Info", "Bus"): ("bus", values.word),
     ("PCIe Info", "Dev"): ("dev", values.word),

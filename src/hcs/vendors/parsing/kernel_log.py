@@ -1,8 +1,8 @@
 """The kernel's log: NVIDIA's Xid messages, PCIe error reports, Ascend's fault codes.
 
-Lines may come from ``dmesg``, plain or ``-T``, from ``/dev/kmsg`` or from a journal. What NVIDIA's driver prints as a bus
-id has no function digit. Ascend's lines have been seen in many shapes; a line counts only where a word says that the
-eight hexadecimal digits are a fault's or event's id (not verified on hardware).
+Lines may come from ``dmesg``, plain or ``-T``, from ``/dev/kmsg`` or from a journal. What NVIDIA's driver prints as a
+bus id has no function digit. Ascend's lines have many shapes; one counts only where a word says that the eight
+hexadecimal digits are a fault's or event's id (not verified on hardware).
 """
 
 import re
@@ -22,7 +22,8 @@ _BOARD: Final = re.compile(r"NVRM: GPU at PCI:([0-9a-fA-F:.]+): (GPU-[0-9a-fA-F-
 _LOST: Final = re.compile(r"NVRM: GPU (?:at PCI:)?([0-9a-fA-F:.]+): GPU has fallen off the bus")
 _AER: Final = re.compile(
     r"AER: (?:Multiple )?(Corrected|Correctable|Uncorrected|Uncorrectable)(?: \((Non-Fatal|Fatal)\))? "
-    r"(?:error|error message) received(?: from)?: ([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]|id=[0-9a-fA-F]{4})"
+    r"(?:error|error message) received(?: from)?: "
+    r"([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]|id=[0-9a-fA-F]{4})"
 )
 _BUS_ERROR: Final = re.compile(
     r"([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]): (?:AER: )?PCIe Bus Error: "
@@ -30,7 +31,8 @@ _BUS_ERROR: Final = re.compile(
 )
 _ASCEND: Final = re.compile(r"ascend|davinci|\bnpu\b|\bdms\b|devdrv|drv_", re.IGNORECASE)
 _FAULT: Final = re.compile(
-    r"(?:event[_ ]?id|fault[_ ]?(?:code|id)|err(?:or)?[_ ]?code)\s*[=:]?\s*[\[(]?(?:0x)?([0-9A-Fa-f]{8})(?![0-9A-Fa-f])",
+    r"(?:event[_ ]?id|fault[_ ]?(?:code|id)|err(?:or)?[_ ]?code)\s*[=:]?\s*[\[(]?"
+    r"(?:0x)?([0-9A-Fa-f]{8})(?![0-9A-Fa-f])",
     re.IGNORECASE,
 )
 _NPU: Final = re.compile(r"(?:dev(?:ice)?[_ ]?id|npu[_ ]?id|phy[_ ]?id)\s*[=:]?\s*[\[(]?([0-9]{1,3})\b", re.IGNORECASE)
@@ -60,14 +62,14 @@ def read(text: str, command: str = "") -> Report:
     found = []
     for line in text.split("\n"):
         if board := _BOARD.search(line):
-            card = cards.setdefault(board.group(1), {"bus_id": board.group(1)})
+            card = cards.setdefault(_slot(board.group(1)), {"bus_id": board.group(1)})
             card["uuid"] = values.identifier(board.group(2))
         event = event_of(line)
         if event is None:
             continue
         found.append(_shown(event))
         if event.kind == "xid" and event.bus_id is not None and event.code is not None:
-            codes = cards.setdefault(event.bus_id, {"bus_id": event.bus_id}).setdefault("xids", [])
+            codes = cards.setdefault(_slot(event.bus_id), {"bus_id": event.bus_id}).setdefault("xids", [])
             codes += [event.code] if event.code not in codes else []
     return Report(
         tool="kernel-log",
@@ -120,8 +122,13 @@ def event_of(line: str) -> Event | None:
     return None
 
 
+def _slot(bus: str) -> str:
+    """A PCI address without its function, in lower case: NVIDIA's messages have it both ways."""
+    return bus.lower().partition(".")[0]
+
+
 def _severity(kind: str, weight: str | None) -> str:
-    if kind.startswith("Corrected") or kind.startswith("Correctable"):
+    if kind.startswith(("Corrected", "Correctable")):
         return "corrected"
     return "fatal" if weight == "Fatal" else "nonfatal"
 

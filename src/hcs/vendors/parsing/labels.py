@@ -81,8 +81,7 @@ LABELS: Final[tuple[Label, ...]] = (
     Label(r"Inited", _WORD, _one("initialised", values.word)),
     Label(r"Device Type", _WORD, _one("device_type", values.word)),
     # How it is.
-    Label(r"Health", _WORDS, _one("health", values.word)),
-    Label(r"GPU-State", _WORDS, _one("health", values.word)),
+    Label(r"Health|GPU-State", _WORDS, _one("health", values.state)),
     Label(r"Volatile Uncorr\. ECC", _WORD, _one("ecc_errors", values.integer)),
     Label(r"Ecc-Error", _WORD, _one("ecc_errors", values.integer)),
     Label(r"ECC Mode", _WORDS, _one("ecc_mode", values.word)),

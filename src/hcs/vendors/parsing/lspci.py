@@ -8,7 +8,8 @@ from hcs.vendors.parsing.report import Report, reading
 
 _LINE: Final = re.compile(
     r"^[ \t]*((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) "
-    r"(Processing accelerators|3D controller|Display controller|VGA compatible controller|Co-processor): (\S.*?)[ \t]*$",
+    r"(Processing accelerators|3D controller|Display controller|VGA compatible controller|Co-processor): "
+    r"(\S.*?)[ \t]*$",
     re.MULTILINE | re.IGNORECASE,
 )
 _MAKERS: Final = (

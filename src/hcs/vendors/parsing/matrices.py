@@ -12,10 +12,14 @@ import msgspec
 from hcs.vendors.parsing import values
 
 _DEVICE: Final = re.compile(r"(?:GPU|NPU|DCU|HCU|XPU|MLU|GCU|AIP|Card)\s?#?[0-9]+", re.IGNORECASE)
-_PORT: Final = re.compile(r"(?:NIC|HCA|mlx[0-9]*_|bnxt_re|irdma|hns_|rocep|ib|xscale_|erdma_)[\w.]*[0-9]", re.IGNORECASE)
+_PORT: Final = re.compile(
+    r"(?:NIC|HCA|mlx[0-9]*_|bnxt_re|irdma|hns_|rocep|ib|xscale_|erdma_)[\w.]*[0-9]", re.IGNORECASE
+)
 _LINK: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+#-]*")
 _SELF: Final = frozenset({"x", "self", "-", "0"})
-_NODE: Final = re.compile(r"(?:GPU|DCU|HCU)\[([0-9]+)\]\s*:\s*\(Topology\) Numa (Node|Affinity):\s*(-?[0-9]+)", re.IGNORECASE)
+_NODE: Final = re.compile(
+    r"(?:GPU|DCU|HCU)\[([0-9]+)\]\s*:\s*\(Topology\) Numa (Node|Affinity):\s*(-?[0-9]+)", re.IGNORECASE
+)
 _NIC: Final = re.compile(r"^\s*(NIC[0-9]+):\s*(\S+)\s*$", re.MULTILINE)
 _CPUS: Final = re.compile(r"[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*")
 
@@ -39,7 +43,7 @@ def read(text: str) -> Topology | None:
     for line in text.split("\n"):
         words = line.split()
         heading = _heading(words)
-        if heading:
+        if heading and (columns is None or columns[0] == heading[0][0]):  # else a row of which nothing is left
             columns, trailing = heading
             continue
         if not columns or not words or words[0] not in columns or len(words) <= len(columns):

@@ -13,7 +13,9 @@ from hcs.vendors.parsing.documents import Path
 from hcs.vendors.parsing.report import Reading, Report, reading
 
 VENDOR: Final = "mthreads"
-_GPU: Final = re.compile(r"^[ \t]*GPU ?([0-9]+)?[ \t]+(?:[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9])?[ \t]*$", re.M)
+_GPU: Final = re.compile(
+    r"^[ \t]*GPU ?([0-9]+)?[ \t]+(?:[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9])?[ \t]*$", re.M
+)
 _PATHS: Final[tuple[tuple[str, Callable[[str | None], Any], tuple[str, ...]], ...]] = (
     ("index", values.integer, ("Index",)),
     ("name", values.name, ("Product Name",)),

@@ -62,8 +62,8 @@ _KEYS: Final[dict[str, tuple[str, Read]]] = {
     "board id": ("board_id_hex", values.hexadecimal),
     "pcie bus info": ("bus_id", values.bus_id),
     "slot id": ("slot_id", values.integer),
-    "health": ("health", values.word),
-    "health status": ("health", values.word),
+    "health": ("health", values.state),
+    "health status": ("health", values.state),
     "ddr capacity(mb)": ("ddr_total_mib", _mb),
     "hbm capacity(mb)": ("hbm_total_mib", _mb),
     "memory capacity(mb)": ("ddr_total_mib", _mb),
@@ -101,9 +101,7 @@ def read(text: str, command: str = "") -> Report:
     if lspci.is_lspci(text):
         return lspci.read(text, tool="npu-smi")
     if topology := matrices.read(text):
-        return Report(
-            tool="npu-smi", gpus=topology.devices, links=topology.links, numa=topology.numa, errors=errors
-        )
+        return Report(tool="npu-smi", gpus=topology.devices, links=topology.links, numa=topology.numa, errors=errors)
     if heading := _MAP_HEADING.search(text):
         return _mapped(text, heading, errors)
     drawn = tables.devices(text)
@@ -141,9 +139,10 @@ def _chips(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
             unit = "pages" if memory == "hugepages" else "mib"
             if not facts.get(f"{memory}_total_{unit}"):  # a chip without such memory prints 0 / 0
                 facts[f"{memory}_total_{unit}"] = facts[f"{memory}_used_{unit}"] = None
+        unnumbered = "index" not in facts and "physical_id" not in facts
         if facts.get("index") is None:
             facts["index"] = facts.get("physical_id")
-        if facts["index"] is None and "physical_id" not in facts and chips_of[facts.get("npu_id")] == 1:
+        if unnumbered and facts.get("chip_id") == 0 and chips_of[facts.get("npu_id")] == 1:
             facts["index"] = facts.get("npu_id")
     return drawn
 

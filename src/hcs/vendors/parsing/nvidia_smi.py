@@ -17,7 +17,9 @@ from hcs.vendors.parsing.report import Reading, Report, reading
 VENDOR: Final = "nvidia"
 Read = Callable[[str | None], Any]
 
-_GPU_LINE: Final = re.compile(r"^[ \t]*GPU[ \t]+([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])[ \t]*$", re.M)
+_GPU_LINE: Final = re.compile(
+    r"^[ \t]*GPU[ \t]+([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])[ \t]*$", re.M
+)
 _LISTED: Final = re.compile(r"^[ \t]*GPU ([0-9]+): (.+?) \(UUID: ([^()\s]+)\)[ \t]*$", re.MULTILINE)
 _PARTITION: Final = re.compile(
     r"^[ \t]+MIG (\S+)[ \t]+Device[ \t]+([0-9]+):[ \t]+\(UUID: ([^()\s]+)\)[ \t]*$", re.MULTILINE
@@ -25,7 +27,7 @@ _PARTITION: Final = re.compile(
 _NVLINK: Final = re.compile(r"^[ \t]*Link ([0-9]+):[ \t]+(<inactive>|[0-9.]+ GB/s)[ \t]*$", re.MULTILINE)
 _COMPLAINT: Final = re.compile(
     r"^.*(?:not a valid field to query|No devices were found|Unable to determine|has failed because"
-    r"|couldn't communicate|Failed to initialize|does not have or support Nvlink|Unknown Error$).*$",
+    r"|couldn't communicate|Failed to initialize|does not have or support Nvlink).*$",
     re.MULTILINE | re.IGNORECASE,
 )
 
@@ -62,10 +64,8 @@ _PATHS: Final[tuple[tuple[str, Read, tuple[str, ...]], ...]] = (
         (
             "gpu_power_readings/current_power_limit",
             "power_readings/enforced_power_limit",
-            "power_readings/power_limit",
             "GPU Power Readings/Current Power Limit",
             "Power Readings/Enforced Power Limit",
-            "Power Readings/Power Limit",
         ),
     ),
     ("pcie_gen_current", values.pcie_generation, (
@@ -156,7 +156,7 @@ _UNITLESS: Final = frozenset(
     | {"mig_mode", "performance_state", "recovery_action", "remapped_rows_correctable", "row_remap_pending"}
     | {"remapped_rows_uncorrectable", "row_remap_failed", "retired_pages_pending"}
 )
-KNOWN_COLUMNS: Final = tuple(name for _, _, names in _COLUMNS for name in names) + ("driver_version", "timestamp")
+KNOWN_COLUMNS: Final = (*(name for _, _, names in _COLUMNS for name in names), "driver_version", "timestamp")
 
 
 def read(text: str, command: str = "") -> Report:
@@ -173,7 +173,9 @@ def read(text: str, command: str = "") -> Report:
     if "<gpu" in text or "<nvidia_smi_log" in text:
         root = documents.read_xml(text)
         found = [_of_xml(gpu) for gpu in root.all("gpu")]
-        return Report(tool="nvidia-smi", version=version, driver=driver, devices=tuple(found), facts=facts, errors=errors)
+        return Report(
+            tool="nvidia-smi", version=version, driver=driver, devices=tuple(found), facts=facts, errors=errors
+        )
     _, parts = outlines.sections(text, _GPU_LINE)
     if parts:
         outlined = tuple(_of_paths(outlines.flatten(part), {"bus_id": values.bus_id(m.group(1))}) for m, part in parts)
@@ -261,7 +263,9 @@ def _below(paths: Mapping[Path, str], headings: frozenset[str]) -> dict[Path, st
 def _reasons(paths: Mapping[Path, str]) -> list[str] | None:
     """Which clock event reasons are active; None where none is readable."""
     states = {
-        ours: next((values.flag(paths.get(tuple(name.split("/")))) for name in theirs if tuple(name.split("/")) in paths), None)
+        ours: next(
+            (values.flag(paths.get(tuple(name.split("/")))) for name in theirs if tuple(name.split("/")) in paths), None
+        )
         for ours, theirs in _REASONS.items()
     }
     known = {name: state for name, state in states.items() if state is not None}

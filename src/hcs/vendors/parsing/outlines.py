@@ -19,9 +19,7 @@ def sections(text: str, begins: re.Pattern[str]) -> tuple[str, list[tuple[re.Mat
     if not found:
         return text, []
     ends = [match.start() for match in found[1:]] + [len(text)]
-    return text[: found[0].start()], [
-        (match, text[match.end() : end]) for match, end in zip(found, ends, strict=True)
-    ]
+    return text[: found[0].start()], [(match, text[match.end() : end]) for match, end in zip(found, ends, strict=True)]
 
 
 def flatten(text: str) -> dict[Path, str]:

@@ -1,8 +1,8 @@
 """``rocm-smi`` and Hygon's ``hy-smi``, which descends from it: the concise table, ``--json``, ``--showtopo``.
 
 Columns of the table stand apart by two blanks or more and are named by the line above them. A line on which the tool
-could read neither heat, power, clocks nor performance level is a card it has lost; the 0 % it prints there for load is a
-default, not a reading, and becomes null.
+could read neither heat, power, clocks nor performance level is a card it has lost; the 0 % it prints there for load is
+a default, not a reading, and becomes null.
 """
 
 import re
@@ -31,7 +31,9 @@ _COLUMNS: Final[tuple[tuple[str, str, Read], ...]] = (
 _HEADING: Final = re.compile(r"^\s*(?:GPU|DCU|HCU|Device)\s{2,}.*\b(?:Temp|PwrCap|Perf)\b")
 _LOST: Final = ("temperature_c", "power_w", "sm_clock_mhz", "memory_clock_mhz", "performance_level", "power_cap_w")
 _LOAD: Final = ("utilization_pct", "memory_used_pct", "fan_pct")
-_COMPLAINT: Final = re.compile(r"^.*(?:Expected integer value|ERROR:|Unable to|not initialized|Cannot|No .*devices).*$", re.M)
+_COMPLAINT: Final = re.compile(
+    r"^.*(?:Expected integer value|ERROR:|Unable to|not initialized|Cannot|No .*devices).*$", re.M
+)
 _CARD: Final = re.compile(r"card([0-9]+)", re.IGNORECASE)
 _KEY: Final = re.compile(r"(.*?)\s*(?:\(([^()]*)\))?\s*:?")
 _LINK: Final = re.compile(r"\(Topology\) Link type between DRM devices ([0-9]+) and ([0-9]+)", re.IGNORECASE)
@@ -144,8 +146,9 @@ def _card(card: dict[str, Any], vendor: str, index: int) -> Reading:
     facts["temperature_c"] = facts.pop("edge_temperature_c", None)
     if facts["temperature_c"] is None:
         facts["temperature_c"] = facts.get("junction_temperature_c")
-    if (name := facts.get("name")) is None or name.startswith("0x"):
-        facts["name"] = values.name(_get(card, "Card model")) if not (_get(card, "Card model") or "0x").startswith("0x") else None
+    model = _get(card, "Card model") or "0x"
+    if facts.get("name") is None or facts["name"].startswith("0x"):
+        facts["name"] = None if model.startswith("0x") else values.name(model)
     if pcie := _PCIE.fullmatch(_get(card, "pcie clock level") or ""):
         facts["pcie_gen_current"] = values.generation_of_speed(pcie.group(1))
         facts["pcie_width_current"] = values.pcie_width(pcie.group(2))
@@ -185,4 +188,6 @@ _JSON: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
 def _get(card: Any, wanted: str) -> str | None:
     if not isinstance(card, dict):
         return None
-    return next((v for k, v in card.items() if " ".join(k.split()).lower() == wanted.lower() and isinstance(v, str)), None)
+    return next(
+        (v for k, v in card.items() if " ".join(k.split()).lower() == wanted.lower() and isinstance(v, str)), None
+    )

@@ -7,16 +7,17 @@ it there; a unit in the cell wins. The same words in other units are refused rat
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 Number = int | float
 Reader = Callable[[str], object]
 
 UNKNOWN: Final = (
-    r"\[?\(?(?:N/?A|NA|Not (?:Supported|Available|Applicable)|Unsupported|None|Unknown(?: Error)?|Insufficient Permissions"
+    r"\[?\(?(?:N/?A|NA|Not (?:Supported|Available|Applicable)|Unsupported|None|Unknown(?: Error)?"
+    r"|Insufficient Permissions"
     r"|(?:Requested )?functionality has been deprecated|(?:GPU )?requires reset|GPU is lost|ERR!?|Invalid|null|nan"
-    r"|error|-+|/|\.\.\.)\)?\]?"
+    r"|<unknown>|error|-+|/|\.\.\.)\)?\]?"
 )
 """Everything that means "unknown", as a regular expression, to be matched without regard to case."""
 NUMBER: Final = r"[+-]?[0-9]+(?:\.[0-9]+)?"
@@ -42,6 +43,12 @@ def word(text: str | None) -> str | None:
     """The text without blanks around it; None where it means unknown or was masked."""
     text = " ".join((text or "").split())
     return None if _UNKNOWN.fullmatch(text) or _MASKED.search(text) else text
+
+
+def state(text: str | None) -> str | None:
+    """A tool's own word for a device's health; here "Not Available" and "Unknown" are statements."""
+    text = " ".join((text or "").split())
+    return text if re.search(r"[A-Za-z]{2}", text) and text.upper() not in ("N/A", "NA", "NONE") else None
 
 
 def name(text: str | None) -> str | None:
@@ -186,7 +193,7 @@ def flag(text: str | None) -> bool | None:
     return False if found in ("not active", "no", "false") else None
 
 
-def _in_units(text: str | None, scale: dict[str, float], header: str) -> Number | None:
+def _in_units(text: str | None, scale: Mapping[str, float], header: str) -> Number | None:
     match = _QUANTITY.fullmatch((text or "").strip())
     if match is None or len(match.group(1)) > 24:
         return None

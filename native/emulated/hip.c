@@ -1,0 +1,431 @@
+/* Emulated HIP runtime (libamdhip64.so): devices, memory, arrays, a pool, physical memory. Not AMD's or Hygon's library
+ * and says so in the device name. Like theirs it calls its own exported functions through the loader, which is what makes
+ * preloading them a bad idea. */
+#include "../common/hip_abi.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "card.h"
+#include "memory.h"
+#include "visible.h"
+
+#define HCS_EXPORT __attribute__((visibility("default")))
+
+struct ihipMemPoolHandle_t {
+    int device;
+    uint64_t reserved, used;
+};
+
+struct ihipMemGenericAllocationHandle {
+    uint64_t bytes;
+    int device;
+    uint32_t references, mappings;
+};
+
+struct mapping {
+    uint64_t address;
+    hipMemHandle memory;
+    struct mapping *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool initialised;
+static struct hcs_card cards[HCS_MAX_CARDS];
+static uint32_t order[HCS_MAX_CARDS], device_count;
+static struct ihipMemPoolHandle_t pools[HCS_MAX_CARDS];
+static struct mapping *mappings;
+static _Thread_local int current;
+
+HCS_EXPORT hipError_t hipInit(unsigned int flags)
+{
+    (void)flags;
+    pthread_mutex_lock(&lock);
+    if (!initialised) {
+        uint32_t count = hcs_cards_open("emulated-hygon", "hygon", cards);
+        device_count = hcs_visible_cuda(getenv("HIP_VISIBLE_DEVICES"), cards, count, order);
+        initialised = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return device_count > 0 ? hipSuccess : hipErrorNoDevice;
+}
+
+static hipError_t usable(int device, const struct hcs_card **card)
+{
+    hipError_t result = hipInit(0);
+    if (result != hipSuccess)
+        return result;
+    if (device < 0 || (uint32_t)device >= device_count)
+        return hipErrorInvalidDevice;
+    *card = &cards[order[device]];
+    return hcs_card_dead(*card) ? hipErrorUnknown : hipSuccess;
+}
+
+HCS_EXPORT hipError_t hipGetDeviceCount(int *count)
+{
+    hipError_t result = hipInit(0);
+    *count = (int)device_count;
+    return result;
+}
+
+HCS_EXPORT hipError_t hipSetDevice(int device)
+{
+    const struct hcs_card *card;
+    hipError_t result = usable(device, &card);
+    if (result == hipSuccess)
+        current = device;
+    return result;
+}
+
+HCS_EXPORT hipError_t hipGetDevice(int *device)
+{
+    *device = current;
+    return hipInit(0);
+}
+
+HCS_EXPORT hipError_t hipDeviceGetName(char *name, int length, int device)
+{
+    const struct hcs_card *card;
+    hipError_t result = usable(device, &card);
+    if (result == hipSuccess && length > 0)
+        snprintf(name, (size_t)length, "%s (emulated)", card->file->model);
+    return result;
+}
+
+HCS_EXPORT hipError_t hipDeviceGetUuid(hipUUID *uuid, int device)
+{
+    const struct hcs_card *card;
+    hipError_t result = usable(device, &card);
+    if (result != hipSuccess)
+        return result;
+    const char *text = strncmp(card->file->uuid, "GPU-", 4) == 0 ? card->file->uuid + 4 : card->file->uuid;
+    memset(uuid, 0, sizeof *uuid);
+    memcpy(uuid->bytes, text, strnlen(text, sizeof uuid->bytes));
+    return hipSuccess;
+}
+
+HCS_EXPORT hipError_t hipDeviceGetPCIBusId(char *text, int length, int device)
+{
+    const struct hcs_card *card;
+    hipError_t result = usable(device, &card);
+    if (result == hipSuccess && length > 0)
+        snprintf(text, (size_t)length, "%s", card->file->bus_id);
+    return result;
+}
+
+HCS_EXPORT hipError_t hipDeviceTotalMem(size_t *bytes, int device)
+{
+    const struct hcs_card *card;
+    hipError_t result = usable(device, &card);
+    if (result == hipSuccess)
+        *bytes = card->file->total_bytes;
+    return result;
+}
+
+HCS_EXPORT hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+    const struct hcs_card *card;
+    hipError_t result = usable(current, &card);
+    if (result != hipSuccess)
+        return result;
+    uint64_t used = hcs_card_used(card);
+    *total_bytes = card->file->total_bytes;
+    *free_bytes = used < *total_bytes ? *total_bytes - used : 0;
+    return hipSuccess;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static hipError_t take(void **pointer, uint64_t bytes, uint64_t charged)
+{
+    const struct hcs_card *card;
+    hipError_t result = usable(current, &card);
+    uint32_t index = order[current];
+    uint64_t address;
+    if (result != hipSuccess)
+        return result;
+    if (bytes == 0) {
+        *pointer = NULL;
+        return hipSuccess;
+    }
+    if (!hcs_card_take(index, card, charged))
+        return hipErrorOutOfMemory;
+    if (!hcs_memory_allocate(bytes, charged, index, NULL, &address)) {
+        hcs_card_give_back(index, card, charged);
+        return hipErrorOutOfMemory;
+    }
+    *pointer = (void *)(uintptr_t)address; // NOLINT
+    return hipSuccess;
+}
+
+HCS_EXPORT hipError_t hipExtMallocWithFlags(void **pointer, size_t bytes, unsigned int flags)
+{
+    (void)flags;
+    return take(pointer, bytes, hcs_hip_taken(bytes));
+}
+
+/* As in the real library one exported function calls another. */
+HCS_EXPORT hipError_t hipMalloc(void **pointer, size_t bytes)
+{
+    return hipExtMallocWithFlags(pointer, bytes, 0);
+}
+
+HCS_EXPORT hipError_t hipMallocManaged(void **pointer, size_t bytes, unsigned int flags)
+{
+    (void)flags;
+    return hipMalloc(pointer, bytes);
+}
+
+HCS_EXPORT hipError_t hipMallocPitch(void **pointer, size_t *pitch, size_t width, size_t height)
+{
+    *pitch = (width + 255) / 256 * 256;
+    return hipMalloc(pointer, *pitch * height);
+}
+
+HCS_EXPORT hipError_t hipMemAllocPitch(void **pointer, size_t *pitch, size_t width, size_t height, unsigned int element)
+{
+    (void)element;
+    return hipMallocPitch(pointer, pitch, width, height);
+}
+
+HCS_EXPORT hipError_t hipMalloc3D(hipPitchedPtr *pitched, hipExtent extent)
+{
+    return hipMallocPitch(&pitched->ptr, &pitched->pitch, extent.width, extent.height * extent.depth);
+}
+
+HCS_EXPORT hipError_t hipFree(void *pointer)
+{
+    struct hcs_allocation freed;
+    if (pointer == NULL)
+        return hipSuccess;
+    if (!hcs_memory_free((uint64_t)(uintptr_t)pointer, &freed))
+        return hipErrorInvalidValue;
+    hcs_card_give_back(freed.card, &cards[freed.card], freed.charged);
+    return hipSuccess;
+}
+
+HCS_EXPORT hipError_t hipHostMalloc(void **pointer, size_t bytes, unsigned int flags)
+{
+    (void)flags;
+    *pointer = malloc(bytes);
+    return *pointer != NULL ? hipSuccess : hipErrorOutOfMemory;
+}
+
+HCS_EXPORT hipError_t hipMallocMipmappedArray(hipArray_t *array, const hipChannelFormatDesc *channels, hipExtent extent,
+                                              unsigned int levels, unsigned int flags)
+{
+    (void)flags;
+    uint64_t bytes = hcs_hip_array_taken(hcs_hip_element(channels), extent, levels);
+    return take(array, bytes, bytes);
+}
+
+HCS_EXPORT hipError_t hipMalloc3DArray(hipArray_t *array, const hipChannelFormatDesc *channels, hipExtent extent,
+                                       unsigned int flags)
+{
+    return hipMallocMipmappedArray(array, channels, extent, 1, flags);
+}
+
+HCS_EXPORT hipError_t hipMallocArray(hipArray_t *array, const hipChannelFormatDesc *channels, size_t width,
+                                     size_t height, unsigned int flags)
+{
+    return hipMalloc3DArray(array, channels, (hipExtent){width, height, 1}, flags);
+}
+
+HCS_EXPORT hipError_t hipArray3DCreate(hipArray_t *array, const HIP_ARRAY3D_DESCRIPTOR *wanted)
+{
+    uint64_t bytes = hcs_hip_array_taken(hcs_hip_format_bytes(wanted->Format, wanted->NumChannels),
+                                         (hipExtent){wanted->Width, wanted->Height, wanted->Depth}, 1);
+    return take(array, bytes, bytes);
+}
+
+HCS_EXPORT hipError_t hipArrayCreate(hipArray_t *array, const HIP_ARRAY_DESCRIPTOR *wanted)
+{
+    HIP_ARRAY3D_DESCRIPTOR described = {
+        .Width = wanted->Width, .Height = wanted->Height, .Format = wanted->Format, .NumChannels = wanted->NumChannels};
+    return hipArray3DCreate(array, &described);
+}
+
+HCS_EXPORT hipError_t hipFreeArray(hipArray_t array)
+{
+    return hipFree(array);
+}
+
+HCS_EXPORT hipError_t hipArrayDestroy(hipArray_t array)
+{
+    return hipFree(array);
+}
+
+HCS_EXPORT hipError_t hipFreeMipmappedArray(hipArray_t array)
+{
+    return hipFree(array);
+}
+
+/* ---- stream-ordered: one pool per device that keeps nothing ------------------------------------------------------ */
+
+HCS_EXPORT hipError_t hipDeviceGetMemPool(hipMemPool_t *pool, int device)
+{
+    *pool = &pools[device];
+    pools[device].device = device;
+    return hipSuccess;
+}
+
+HCS_EXPORT hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, int attribute, void *value)
+{
+    uint64_t answer = attribute == hipMemPoolAttrReservedMemCurrent ? pool->reserved : pool->used;
+    memcpy(value, &answer, sizeof answer);
+    return hipSuccess;
+}
+
+HCS_EXPORT hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t keep)
+{
+    (void)pool, (void)keep;
+    return hipSuccess;
+}
+
+HCS_EXPORT hipError_t hipMallocFromPoolAsync(void **pointer, size_t bytes, hipMemPool_t pool, hipStream_t stream)
+{
+    (void)stream;
+    hipError_t result = take(pointer, bytes, hcs_hip_taken(bytes));
+    if (result == hipSuccess)
+        pool->reserved += hcs_hip_taken(bytes);
+    return result;
+}
+
+HCS_EXPORT hipError_t hipMallocAsync(void **pointer, size_t bytes, hipStream_t stream)
+{
+    hipMemPool_t pool;
+    hipDeviceGetMemPool(&pool, current);
+    return hipMallocFromPoolAsync(pointer, bytes, pool, stream);
+}
+
+HCS_EXPORT hipError_t hipFreeAsync(void *pointer, hipStream_t stream)
+{
+    (void)stream;
+    struct hcs_allocation found;
+    if (!hcs_memory_find((uint64_t)(uintptr_t)pointer, 1, &found))
+        return hipErrorInvalidValue;
+    for (uint32_t device = 0; device < device_count; device++)
+        if (order[device] == found.card)
+            pools[device].reserved -= found.charged;
+    return hipFree(pointer);
+}
+
+HCS_EXPORT hipError_t hipDeviceSynchronize(void)
+{
+    const struct hcs_card *card;
+    return usable(current, &card);
+}
+
+HCS_EXPORT hipError_t hipStreamSynchronize(hipStream_t stream)
+{
+    (void)stream;
+    return hipDeviceSynchronize();
+}
+
+/* ---- physical memory --------------------------------------------------------------------------------------------- */
+
+static void bury(hipMemHandle memory)
+{
+    if (memory->references != 0 || memory->mappings != 0)
+        return;
+    hcs_card_give_back(order[memory->device], &cards[order[memory->device]], memory->bytes);
+    free(memory);
+}
+
+HCS_EXPORT hipError_t hipMemCreate(hipMemHandle *handle, size_t bytes, const hipMemAllocationProp *properties,
+                                   unsigned long long flags)
+{
+    (void)flags;
+    const struct hcs_card *card;
+    hipError_t result = usable(properties->location.id, &card);
+    if (result != hipSuccess)
+        return result;
+    hipMemHandle memory = calloc(1, sizeof *memory);
+    if (memory == NULL || !hcs_card_take(order[properties->location.id], card, bytes)) {
+        free(memory);
+        return hipErrorOutOfMemory;
+    }
+    *memory = (struct ihipMemGenericAllocationHandle){
+        .bytes = bytes, .device = properties->location.id, .references = 1};
+    *handle = memory;
+    return hipSuccess;
+}
+
+HCS_EXPORT hipError_t hipMemRelease(hipMemHandle handle)
+{
+    handle->references--;
+    bury(handle);
+    return hipSuccess;
+}
+
+HCS_EXPORT hipError_t hipMemAddressReserve(void **address, size_t bytes, size_t alignment, void *wanted,
+                                           unsigned long long flags)
+{
+    (void)alignment, (void)flags;
+    *address = mmap(wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return *address != MAP_FAILED ? hipSuccess : hipErrorOutOfMemory;
+}
+
+HCS_EXPORT hipError_t hipMemMap(void *address, size_t bytes, size_t offset, hipMemHandle handle,
+                                unsigned long long flags)
+{
+    (void)bytes, (void)offset, (void)flags;
+    struct mapping *mapping = calloc(1, sizeof *mapping);
+    if (mapping == NULL)
+        return hipErrorOutOfMemory;
+    pthread_mutex_lock(&lock);
+    *mapping = (struct mapping){.address = (uint64_t)(uintptr_t)address, .memory = handle, .next = mappings};
+    mappings = mapping;
+    handle->mappings++;
+    pthread_mutex_unlock(&lock);
+    return hipSuccess;
+}
+
+HCS_EXPORT hipError_t hipMemUnmap(void *address, size_t bytes)
+{
+    (void)bytes;
+    pthread_mutex_lock(&lock);
+    struct mapping **at = &mappings;
+    while (*at != NULL && (*at)->address != (uint64_t)(uintptr_t)address)
+        at = &(*at)->next;
+    struct mapping *found = *at;
+    if (found != NULL) {
+        *at = found->next;
+        found->memory->mappings--;
+        bury(found->memory);
+        free(found);
+    }
+    pthread_mutex_unlock(&lock);
+    return found != NULL ? hipSuccess : hipErrorInvalidValue;
+}
+
+HCS_EXPORT hipError_t hipDeviceReset(void)
+{
+    struct hcs_allocation freed;
+    hipError_t result = hipDeviceSynchronize();
+    while (result == hipSuccess && hcs_memory_free_owned(NULL, &freed))
+        hcs_card_give_back(freed.card, &cards[freed.card], freed.charged);
+    return result;
+}
+
+HCS_EXPORT hipError_t hipGetProcAddress(const char *name, void **function, int version, uint64_t flags, int *status)
+{
+    (void)version, (void)flags;
+#define ENTRY(name) {#name, (void *)name}
+    static const struct {
+        const char *name;
+        void *function;
+    } functions[] = {ENTRY(hipMalloc), ENTRY(hipFree), ENTRY(hipMemGetInfo), ENTRY(hipInit), ENTRY(hipSetDevice)};
+#undef ENTRY
+    *function = NULL;
+    for (size_t index = 0; index < sizeof functions / sizeof *functions; index++)
+        if (strcmp(functions[index].name, name) == 0)
+            *function = functions[index].function;
+    if (status != NULL)
+        *status = *function == NULL;
+    return *function != NULL ? hipSuccess : hipErrorNotFound;
+}
