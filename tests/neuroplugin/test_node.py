@@ -36,7 +36,9 @@ def test_a_pod_is_told_its_queue_channels_and_limits(folder: Path) -> None:
         for resource in (KSPS, STREAMS):
             await kubelet.start_container("pod-1", resource)
         assert [limits.ksps for limits in drivers["b0"].limits().values()] == [150]
-        assert [sorted(f"{p}/{c}" for p, c in v.channels) for v in drivers["b0"].limits().values()] == [sorted(channels)]
+        assert [sorted(f"{p}/{c}" for p, c in v.channels) for v in drivers["b0"].limits().values()] == [
+            sorted(channels)
+        ]
 
     tell(story, folder)
 
