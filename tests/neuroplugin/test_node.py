@@ -137,7 +137,7 @@ def test_after_our_own_restart_what_pods_hold_is_booked_again(folder: Path) -> N
 def test_cores_come_as_a_rectangle_without_dead_ones_too_few(folder: Path) -> None:
     async def story(kubelet: FakeKubelet, node: NeuroNode, _: Drivers) -> None:
         env = (await kubelet.admit("pod-1", CORES, 9)).env
-        x, y, width, height = map(int, env["SNN_CORE_RECTANGLE"].split(","))
+        _x, _y, width, height = map(int, env["SNN_CORE_RECTANGLE"].split(","))
         assert width * height >= 9
         assert node.service.sites["b0"].cores.held
 

@@ -84,7 +84,7 @@ def _asks(document: Any, domain: str) -> list[str]:
             return [f"app {spec['app']}, which must be installed"]
         model = read_package(spec["package"]).model(str(spec.get("model", "")))
         return [f"model {model.name} {_amounts(model.amounts)}"]
-    template = document
+    template: Any = document
     if document["kind"] != "Pod":
         spec = document.get("spec")
         template = spec.get("template") if isinstance(spec, dict) else None

@@ -100,7 +100,7 @@ class Operator:
         async with self._turn:
             task, _ = self.service.advance(tenant, number, "run")
             try:
-                outputs = await self.call(self.drivers[task.board].run, task.id, steps)
+                outputs: Sequence[Sequence[Spike]] = await self.call(self.drivers[task.board].run, task.id, steps)
             except DriverError as error:
                 self._after(tenant, number, "finished")
                 self._look_for_faults(task.board)
