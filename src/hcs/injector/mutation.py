@@ -29,6 +29,7 @@ from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, ContainerRequest, check_annotations, read_request
 from hcs.rtos.hosting import asks_for_guests, check_guests
+from hcs.neuro.pods import read_spiking
 from hcs.ura.catalogue import Catalogue
 from hcs.ura.validation import canonical_models, check_request
 
@@ -93,6 +94,10 @@ def _read(pod: Pod, catalogue: Catalogue, settings: Settings, *, guests: bool) -
         RefusedError: with every reason found.
     """
     refusals = check_annotations(pod.annotations)
+    try:
+        read_spiking(pod, domain=settings.spiking_domain)
+    except RefusedError as error:
+        refusals += error.refusals
     request: ComputeRequest | None = None
     try:
         request = read_request(pod)
