@@ -28,8 +28,8 @@ from hcs.model.gangs import read_membership
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, ContainerRequest, check_annotations, read_request
-from hcs.rtos.hosting import asks_for_guests, check_guests
 from hcs.neuro.pods import read_spiking
+from hcs.rtos.hosting import asks_for_guests, check_guests
 from hcs.ura.catalogue import Catalogue
 from hcs.ura.validation import canonical_models, check_request
 

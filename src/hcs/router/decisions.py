@@ -6,7 +6,6 @@ between calls makes it try the pod again without a pause.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 import msgspec
 
@@ -24,6 +23,7 @@ from hcs.placement.snapshot import Snapshot
 from hcs.router.heartbeats import NO_LEASES
 from hcs.router.images import RuntimeImage, vendors_offering
 from hcs.rtos.hosting import asks_for_guests, unable
+
 
 class Chosen(msgspec.Struct, frozen=True):
     """Where the pod goes, with which devices, and why in one sentence."""
