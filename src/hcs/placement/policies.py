@@ -64,7 +64,7 @@ class _Blind:
     snug = True
 
     def shares(self, rows: Rows, ask: Ask, fits: Mask, outlook: Outlook) -> Integers:
-        scores = self._nodes(rows, ask, np.append(ask.share, 0)[rows.row_kind].astype(np.float64))
+        scores = self._nodes(rows, ask, ask.by_kind.share[rows.row_kind].astype(np.float64))
         return np.broadcast_to(scores[:, None], fits.shape)
 
     def cards(self, rows: Rows, ask: Ask, taken: Reals, outlook: Outlook) -> Integers:
@@ -110,7 +110,7 @@ class GpuClustering(_Blind):
     def _nodes(self, rows: Rows, ask: Ask, taken: Reals) -> Integers:
         if ask.cardless:
             return np.zeros(len(rows.group), dtype=np.int64)
-        cards = np.append(np.where(ask.whole, ask.cards, 0), 0)[rows.row_kind]
+        cards = (ask.by_kind.cards * ask.by_kind.whole)[rows.row_kind]
         tags = np.array([tag_of(int(count)) for count in cards], dtype=np.int64)
         hosts = rows.hosts > 0
         this = hosts[tags, np.arange(len(tags))]
@@ -205,15 +205,16 @@ class Hcs(_Blind):
 
     def shares(self, rows: Rows, ask: Ask, fits: Mask, outlook: Outlook) -> Integers:
         use = steps(use_lost_to_shares(rows, ask, fits, outlook), outlook, self.LEVELS, self.REACH)
-        thrift = np.append(ask.thrift, 0)[rows.kind]
+        thrift = ask.by_kind.thrift[rows.kind]
         scores: Integers = (
             self.NAMED * _named(rows, ask)
-            + self.WELL * ~rows.degraded
+            + self.WELL * (~rows.degraded if rows.grid.any_degraded else 1)
             + self.USE * use
             + self.THRIFT * thrift
-            + self.LIKED * _liked(rows, ask)[:, None]
             + (rows.tenants > 0)
         )
+        if ask.likes is not None:
+            scores = scores + self.LIKED * _liked(rows, ask)[:, None]
         return scores
 
     def cards(self, rows: Rows, ask: Ask, taken: Reals, outlook: Outlook) -> Integers:
@@ -221,7 +222,7 @@ class Hcs(_Blind):
         taken_cards = (taken > 0).sum(axis=1)
         several = taken_cards > 1
         well = ~(rows.degraded & (taken > 0)).any(axis=1)
-        thrift = np.append(ask.thrift, 0)[rows.row_kind]
+        thrift = ask.by_kind.thrift[rows.row_kind]
         scores: Integers = (
             self.NAMED * _first_named(rows, ask)
             + self.WELL * well
@@ -253,19 +254,19 @@ OUTLOOKS: Final[dict[Looks, float]] = {"nowhere": 0.0, "fragments": PUBLISHED, "
 
 
 def _named(rows: Rows, ask: Ask) -> Integers:
-    named: Integers = np.append(~ask.substitute, False)[rows.kind].astype(np.int64)
+    named: Integers = ask.by_kind.named[rows.kind]
     return named
 
 
 def _first_named(rows: Rows, ask: Ask) -> Integers:
-    named: Integers = np.append(~ask.substitute, False)[rows.row_kind].astype(np.int64)
+    named: Integers = ask.by_kind.named[rows.row_kind]
     return named
 
 
 def _liked(rows: Rows, ask: Ask) -> Integers:
     if ask.likes is None:
         return np.zeros(len(rows.group), dtype=np.int64)
-    liked: Integers = ask.likes[rows.fleet.group_node[rows.group]]
+    liked: Integers = ask.likes[rows.node]
     return liked
 
 
