@@ -79,7 +79,7 @@ class Delivery:
         interceptor: str,
         registry: CollectorRegistry,
         exists: Callable[[str], bool] = os.path.exists,
-        cdi: Callable[[], frozenset[str]] = frozenset,
+        cdi: Callable[[Profile], frozenset[str]] = lambda _: frozenset(),
         clock: Callable[[], float] = time.monotonic,
         work: Work = asyncio.to_thread,
     ) -> None:
@@ -97,7 +97,7 @@ class Delivery:
             interceptor: host path of the library; empty where there is none.
             registry: where the metrics live.
             exists: whether the host has a path.
-            cdi: the CDI names that the runtime can resolve now.
+            cdi: the CDI names that the runtime can resolve now, as far as they fit a profile.
             clock: seconds; only differences count.
             work: how to do what waits for a disk.
         """
@@ -345,7 +345,7 @@ class Delivery:
             state=str(self._state),
             interceptor=self._interceptor,
             present=prepared.present,
-            cdi=self._cdi(),
+            cdi=self._cdi(prepared.profile),
             files=prepared.files,
         )
 

@@ -15,12 +15,9 @@ import numpy as np
 from hcs.model.allocations import Allocation
 from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import Appraisal
-from hcs.placement.arrangement import settle
-from hcs.placement.engine import placement_of
-from hcs.placement.filters import eligible
+from hcs.placement.engine import pick, placement_of
 from hcs.placement.fleet import Integers
 from hcs.placement.plans import Placement
-from hcs.placement.policies import Chosen
 from hcs.placement.rooms import Room
 from hcs.placement.snapshot import Snapshot
 
@@ -104,11 +101,9 @@ class NodeView:
 
     def _place(self, gone: Sequence[RunningPod]) -> Placement | None:
         snapshot = self._now.without_all(pod.allocation for pod in gone if pod.allocation is not None)
-        masks = [eligible(snapshot, appraisal) for appraisal in self._appraisals]
-        found = settle(snapshot, self._appraisals, masks)
-        if found is None:
-            return None
-        return placement_of(snapshot, self._ask.request, self._appraisals, Chosen(*found))
+        everywhere = np.ones(len(snapshot.fleet.nodes), dtype=np.bool_)
+        chosen = pick(snapshot, self._appraisals, everywhere)
+        return None if chosen is None else placement_of(snapshot, self._ask.request, self._appraisals, chosen)
 
 
 def smallest_sets(
