@@ -5,6 +5,7 @@ answers into devices and health. Tools are slow and their answers age slowly, so
 :data:`TOOL_SECONDS`; in between the last answer stands.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -21,6 +22,8 @@ from hcs.vendors.base import HealthObservation, VendorError
 from hcs.vendors.parsing.report import FIELDS, Reading, Report
 from hcs.vendors.parsing.tools import parse
 from hcs.vendors.recognition import recognise
+
+log = logging.getLogger(__name__)
 
 MIB: Final = 1024 * 1024
 TOOL_SECONDS: Final = 10.0
@@ -157,6 +160,9 @@ def merged(device: Reading, others: Sequence[Reading]) -> Reading:
     return device
 
 
+_OFF_THE_BUS: Final = Fault("Failed", "NotOnBus", "the tool lists the card, but it is not on the PCIe bus")
+
+
 class _Assessed(msgspec.Struct, frozen=True):
     """A reading, the same with its counts, and what it says."""
 
@@ -172,6 +178,7 @@ class SourcedVendor:
         """Prepare; nothing is asked before the first probe."""
         self._word, self._source, self._catalogue = word, source, catalogue
         self._before: dict[str, _Assessed] = {}
+        self._lost: frozenset[str] = frozenset()
 
     @property
     def word(self) -> str:
@@ -185,6 +192,10 @@ class SourcedVendor:
             VendorError: the source cannot answer.
         """
         readings = self._source.read()
+        lost = pci.unlisted(reading["bus_id"] for reading in readings if reading["bus_id"])
+        if lost != self._lost:
+            self._lost = lost
+            log.warning("cards on the bus that the tool does not list: vendor=%s bus=%s", self._word, sorted(lost))
         ids = [identity(self._word, reading) for reading in readings]
         links, nearness = _links(self._source.topology(), readings, ids)
         devices = []
@@ -211,16 +222,21 @@ class SourcedVendor:
         """
         seen: list[HealthObservation] = []
         now: dict[str, _Assessed] = {}
-        for reading in self._source.read():
+        readings = self._source.read()
+        gone: frozenset[str] | None = None
+        for reading in readings:
             id = identity(self._word, reading)
             before = self._before.get(id)
             if before is not None and before.reading is reading:  # the tool was not asked anew
                 now[id] = before
             else:
                 past = before.counted if before is not None else None
-                counts = counted(reading, past)
-                now[id] = _Assessed(reading, counts, assess(reading["vendor"], counts, past))
-            seen.append(HealthObservation(id, faults=now[id].faults))
+                counts = counted(pci.with_link(reading), past)
+                if gone is None:
+                    gone = pci.absent(other["bus_id"] for other in readings if other["bus_id"])
+                faults = assess(reading["vendor"], counts, past)
+                now[id] = _Assessed(reading, counts, (*faults, *([_OFF_THE_BUS] if reading["bus_id"] in gone else [])))
+            seen.append(HealthObservation(id, faults=now[id].faults, figures=now[id].counted))
         self._before = now
         return seen
 
