@@ -18,7 +18,7 @@ from hcs.inject.injection import NodeFiles
 from hcs.model.devices import Device, Link
 from hcs.ura.catalogue import Catalogue
 from hcs.vendors import commands, pci
-from hcs.vendors.base import HealthObservation, VendorError
+from hcs.vendors.base import HealthObservation, VendorError, VendorHungError
 from hcs.vendors.parsing.report import FIELDS, Reading, Report
 from hcs.vendors.parsing.tools import parse
 from hcs.vendors.recognition import recognise
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 MIB: Final = 1024 * 1024
 TOOL_SECONDS: Final = 10.0
 """How old a tool's answer may be."""
+HUNG_PERIODS: Final = 6
+"""How many times that long a tool that has hung is left alone."""
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -86,18 +88,31 @@ class ToolSource:
         self._queries, self._topology, self._run = tuple(queries), topology, run
         self._clock, self._period = clock, period
         self._answer: tuple[float, tuple[Reading, ...]] | None = None
+        self._refusal: tuple[float, VendorError] | None = None
         self._driver: str | None = None
         self._links: Report | None = None
 
     def read(self) -> Sequence[Reading]:
-        """The devices; asked anew when the last answer is too old.
+        """The devices; asked anew when the last answer is too old, or the last failure.
 
         Raises:
-            VendorError: the first query cannot be answered.
+            VendorError: a query cannot be answered, or could not be a moment ago.
         """
         now = self._clock()
         if self._answer is not None and now - self._answer[0] < self._period:
             return self._answer[1]
+        if self._refusal is not None and now < self._refusal[0]:
+            raise self._refusal[1]
+        try:
+            self._answer = (now, self._ask())
+        except VendorError as error:
+            # Each tool that hangs in a driver may stay for ever: do not add another one soon.
+            pause = HUNG_PERIODS if isinstance(error, VendorHungError) else 1
+            self._refusal = (self._clock() + pause * self._period, error)
+            raise
+        return self._answer[1]
+
+    def _ask(self) -> tuple[Reading, ...]:
         first, *others = self._queries
         report = first.ask(self._run)
         if not report.devices and report.errors:
@@ -108,8 +123,7 @@ class ToolSource:
             more = query.ask(self._run)
             self._driver = self._driver or more.driver
             devices = [merged(device, more.devices) for device in devices]
-        self._answer = (now, tuple(devices))
-        return self._answer[1]
+        return tuple(devices)
 
     def topology(self) -> Report | None:
         """The links; asked once, for they are soldered."""
