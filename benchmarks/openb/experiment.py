@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 import numpy as np
-
 from benchmarks.openb.exchange import Exchange
 from benchmarks.openb.trace import CARD, Node, Task
+
 from hcs.model.devices import Device, NodeInventory
 from hcs.placement.asks import Ask
 from hcs.placement.boards import Board, first_cards, look

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 import uvicorn
-
 from benchmarks.router import cluster
+
 from hcs.model.pods import Pod
 from hcs.process.serving import Endpoint
 from hcs.router.app import make_app

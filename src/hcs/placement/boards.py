@@ -8,7 +8,7 @@ What is remembered never decides: a board that forgets everything answers the sa
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec

@@ -32,12 +32,15 @@ from hcs.placement.snapshot import Snapshot
 from hcs.ura.demand import label
 from hcs.ura.exchange import weaker
 
-
 RequestMix = Sequence[tuple[ComputeRequest, int]]
 
 
 class Places(Protocol):
     """Something that stands for a snapshot and remembers what it scored: see :mod:`hcs.placement.placer`."""
+
+    @property
+    def fleet(self) -> Fleet:
+        """The hardware."""
 
     def place(
         self,

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from hcs.model.allocations import Allocation
 from hcs.model.devices import NodeInventory
