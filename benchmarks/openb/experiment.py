@@ -127,9 +127,13 @@ def run(nodes: Sequence[Node], tasks: Sequence[Task], policy: str, seed: int, ex
 
     known = [(ask(task), 1) for task in tasks]
     chooses = POLICIES[policy]
-    board = Board(Snapshot.of(fleet), chooses, first_cards, outlook=look(fleet, chooses, () if chooses.learns else known))
+    board = Board(
+        Snapshot.of(fleet), chooses, first_cards, outlook=look(fleet, chooses, () if chooses.learns else known)
+    )
     only_cpu = np.array([name == CPU for name in fleet.columns], dtype=np.int64)
-    measure = look_ahead(fleet, [(msgspec.structs.replace(a, needs=a.needs * only_cpu), n) for a, n in known], PUBLISHED)
+    measure = look_ahead(
+        fleet, [(msgspec.structs.replace(a, needs=a.needs * only_cpu), n) for a, n in known], PUBLISHED
+    )
     samples = _Samples(capacity)
     wasted = _Fragments(board, measure)
     seen: dict[int, tuple[Ask, int]] = {}
