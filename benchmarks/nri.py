@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.agent.scene import GIB, NodeScene, scene  # noqa: E402
-from tests.nri.containerd import find, lacking, real_containerd  # noqa: E402
+from tests.nri.containerd import lacking, real_containerd  # noqa: E402
 from tests.nri.runtime import stub_runtime  # noqa: E402
 from tests.waiting import until  # noqa: E402
 
@@ -41,8 +41,9 @@ WARM = 3
 
 def main() -> int:
     """Measure, print, judge."""
-    if sys.argv[1:2] == ["--ask"]:
-        asyncio.run(ask(Path(sys.argv[2]), json.loads(sys.argv[3]), int(sys.argv[4])))
+    if sys.argv[1:2] in (["--ask"], ["--create"]):
+        play = ask if sys.argv[1] == "--ask" else create
+        asyncio.run(play(Path(sys.argv[2]), json.loads(sys.argv[3]), int(sys.argv[4])))
         return 0
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 40
     figures: dict[str, Any] = {"stub": asyncio.run(with_stub(count))}
@@ -99,41 +100,71 @@ async def ask(folder: Path, pod: dict[str, Any], count: int) -> None:
 
 
 async def with_containerd(count: int) -> dict[str, Any]:
-    """A real containerd, with and without the agent in turn."""
+    """A real containerd, asked by a process of its own, which says when the agent shall be there and when not."""
     with tempfile.TemporaryDirectory(prefix="hcs-", ignore_cleanup_errors=True) as folder:
         place = Path(folder)
-        async with real_containerd(place, validator=False) as containerd, scene(place) as node:
+        async with scene(place) as node:
             node.interceptor = interceptor_path()
             pod = await bound(node, "one")
-            sandbox = await containerd.run_pod("one", pod.metadata.uid, pod.annotations)
+            described = json.dumps({"uid": pod.metadata.uid, "annotations": pod.annotations})
+            child = await asyncio.create_subprocess_exec(
+                sys.executable,
+                __file__,
+                "--create",
+                folder,
+                described,
+                str(count),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+            assert child.stdin is not None
+            assert child.stdout is not None
+            while (word := (await child.stdout.readline()).decode().strip()) in ("start", "stop"):
+                if word == "start":
+                    await node.start_agent(nri_socket=place / "nri" / "nri.sock", poll=5.0)
+                    await until(lambda: node.agent.link is not None and node.agent.link.runtime is not None)
+                else:
+                    await node.stop_agent()
+                child.stdin.write(b"done\n")
+            await child.wait()
+            return dict(json.loads(word))
 
-            async def creations() -> list[float]:
-                spent = []
-                for number in range(count // ROUNDS + WARM):
-                    began = time.perf_counter()
-                    container = await sandbox.create()
-                    if number >= WARM:
-                        spent.append((time.perf_counter() - began) * 1000)
-                    await containerd.call("RemoveContainer", [(1, container)])
-                return spent
 
-            without, added = [], []
-            for _ in range(ROUNDS):  # in turn, so that what else the machine does falls on both
-                without += await creations()
-                await node.start_agent(nri_socket=containerd.nri, poll=5.0)
-                await until(lambda: node.agent.link is not None and node.agent.link.runtime is not None)
-                added += await creations()
-                await node.stop_agent()
-                with contextlib.suppress(grpc.aio.AioRpcError):  # the first one after it has gone is refused
-                    await sandbox.create()
-            found = find()
-            assert found is not None
-            return {
-                "version": ".".join(map(str, found[1])),
-                "without_ms": round(statistics.median(without), 2),
-                "with_ms": round(statistics.median(added), 2),
-                "added_ms": round(statistics.median(added) - statistics.median(without), 2),
-            }
+async def create(folder: Path, pod: dict[str, Any], count: int) -> None:
+    """The process that plays the kubelet: create containers with and without the agent, and print what it took."""
+
+    async def ask_for(word: str) -> None:
+        print(word, flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+
+    async with real_containerd(folder, validator=False) as containerd:
+        sandbox = await containerd.run_pod("one", pod["uid"], pod["annotations"])
+
+        async def creations() -> list[float]:
+            spent = []
+            for number in range(count // ROUNDS + WARM):
+                began = time.perf_counter()
+                container = await sandbox.create()
+                if number >= WARM:
+                    spent.append((time.perf_counter() - began) * 1000)
+                await containerd.call("RemoveContainer", [(1, container)])
+            return spent
+
+        without, added = [], []
+        for _ in range(ROUNDS):  # in turn, so that what else the machine does falls on both
+            without += await creations()
+            await ask_for("start")
+            added += await creations()
+            await ask_for("stop")
+            with contextlib.suppress(grpc.aio.AioRpcError):  # the first one after it has gone is refused
+                await sandbox.create()
+        result = {
+            "version": ".".join(map(str, containerd.version)),
+            "without_ms": round(statistics.median(without), 2),
+            "with_ms": round(statistics.median(added), 2),
+            "added_ms": round(statistics.median(added) - statistics.median(without), 2),
+        }
+    print(json.dumps(result), flush=True)
 
 
 async def bound(node: NodeScene, name: str) -> Pod:
