@@ -182,3 +182,8 @@ class TestAllocated:
         found = allocated(self.pod(self.text(containers=grants)), "node-1")
         assert isinstance(found, Refusal)
         assert found.reason == expected
+
+
+def test_a_guest_without_a_card_is_none_of_ours() -> None:
+    container = Container("main", resources=Resources(limits={names.RTOS_GUESTS: "1"}))
+    assert allocated(Pod(spec=PodSpec(containers=[container], nodeName="node-1")), "node-1") is None
