@@ -14,10 +14,12 @@ import typer
 
 from hcs.agent.admissions import write_file
 from hcs.agent.cards import Cards
+from hcs.agent.cdi import CdiSpecs
 from hcs.agent.guard import guarded
 from hcs.agent.guests import ROOTS, Guests
 from hcs.agent.measuring import ProcessMeasurer, can_measure
 from hcs.agent.node import Agent, Task
+from hcs.deviceplugin.podresources import PodResources
 from hcs.inject.builtin import builtin_profiles
 from hcs.kube.connection import connect
 from hcs.mica.settings import load_config
@@ -60,6 +62,15 @@ def run(
         Path | None,
         typer.Option(help="The container runtime's NRI socket; without it, the runtime asks over --socket."),
     ] = None,
+    cdi_dir: Annotated[
+        Path | None, typer.Option(help="Directory for our CDI files, like /var/run/cdi; without it, none are written.")
+    ] = None,
+    pod_resources: Annotated[
+        Path | None,
+        typer.Option(
+            help="The kubelet's podresources socket, to see which cards others hold; without it, nobody asks."
+        ),
+    ] = None,
     host_root: Annotated[
         Path, typer.Option(help="Where the host's own file tree is seen, to look for device nodes and driver files.")
     ] = Path("/"),
@@ -88,6 +99,8 @@ def run(
             state_dir.absolute(),
             emulated_cards.absolute() if emulated_cards is not None else None,
             nri_socket,
+            cdi_dir,
+            pod_resources,
             host_root,
             poll_seconds,
             probe_seconds,
@@ -106,6 +119,8 @@ async def _run(
     state: Path,
     emulated_cards: Path | None,
     nri_socket: Path | None,
+    cdi_dir: Path | None,
+    pod_resources: Path | None,
     host_root: Path,
     poll: float,
     probe: float,
@@ -116,19 +131,25 @@ async def _run(
     drivers: Callable[[], dict[str, str]] = lambda: agent.cards.driver_versions  # noqa: E731 - named for its type
     able = calibrate and can_measure(emulated_cards)
     measurer = ProcessMeasurer(emulated_cards=emulated_cards, drivers=drivers) if able else None
+
+    def exists(path: str) -> bool:
+        return (host_root / path.lstrip("/")).exists()
+
     agent = Agent(
         node,
         client=connect(kubeconfig, context),
         vendors=_vendors(emulated_cards),
         state=state,
         interceptor=install_interceptor(state),
-        exists=lambda path: (host_root / path.lstrip("/")).exists(),
+        exists=exists,
         poll=poll,
         probe=probe,
         rtos=rtos,
         measurer=measurer,
         nri_socket=nri_socket,
         guarded=lambda: guarded(Path(endpoint.unix_socket).with_name("guard.lock")),
+        cdi=CdiSpecs(cdi_dir, others=[host_root / "etc/cdi"], exists=exists) if cdi_dir is not None else None,
+        pod_resources=PodResources(pod_resources) if pod_resources is not None else None,
     )
     Path(endpoint.unix_socket).parent.mkdir(parents=True, exist_ok=True)
     async with asyncio.TaskGroup() as group:

@@ -28,6 +28,7 @@ from hcs.model.gangs import read_membership
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, ContainerRequest, check_annotations, read_request
+from hcs.neuro.pods import read_spiking
 from hcs.rtos.hosting import asks_for_guests, check_guests
 from hcs.ura.catalogue import Catalogue
 from hcs.ura.validation import canonical_models, check_request
@@ -72,7 +73,7 @@ def mutate(raw: Mapping[str, Any], catalogue: Catalogue, settings: Settings) -> 
     _require_plugin(changed)
     if request.substitution == "ask" and (request.models or request.vendors):
         _gate(spec, names.ASK_GATE)
-    if read_membership(pod) is not None:
+    if spec["schedulerName"] == names.SCHEDULER and read_membership(pod) is not None:
         _gate(spec, names.GANG_GATE)
     if request.models:
         changed["metadata"]["annotations"][names.MODELS] = ",".join(canonical_models(request, catalogue))
@@ -93,6 +94,10 @@ def _read(pod: Pod, catalogue: Catalogue, settings: Settings, *, guests: bool) -
         RefusedError: with every reason found.
     """
     refusals = check_annotations(pod.annotations)
+    try:
+        read_spiking(pod, domain=settings.spiking_domain)
+    except RefusedError as error:
+        refusals += error.refusals
     request: ComputeRequest | None = None
     try:
         request = read_request(pod)

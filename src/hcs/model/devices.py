@@ -188,6 +188,8 @@ class NodeInventory(msgspec.Struct, frozen=True):
     location: Location = Location()
     nics: tuple[Nic, ...] = ()
     latencies: tuple[Latency, ...] = ()
+    capacities: tuple[tuple[str, int], ...] = ()
+    """What else the node offers, by name, each in its own unit: neuromorphic cores, slots for RTOS guests."""
     rtos: RtosHost | None = None
 
     def quarantined(self, device_id: str) -> Quarantine | None:

@@ -11,6 +11,8 @@ GROUP: Final = "ai.compute"
 VERSION: Final = "v1alpha1"
 
 SCHEDULER: Final = "hcs-scheduler"
+VOLCANO: Final = "volcano"  # binds by itself; its extender plug-in asks us, see docs/volcano.md
+SCHEDULERS: Final = (SCHEDULER, VOLCANO)
 NAMESPACE: Final = "hcs-system"
 MANAGED_TAINT: Final = f"{DOMAIN}/managed"
 

@@ -70,6 +70,8 @@ class ComputeRequest(msgspec.Struct, frozen=True):
     locality: Locality = NOWHERE
     reuses: tuple[tuple[str, str], ...] = ()
     """Init containers that ask for cards, each with the main container whose cards it uses before that one starts."""
+    capacities: tuple[tuple[str, int], ...] = ()
+    """What it takes of the node beside devices: names of ``NodeInventory.capacities`` and amounts in their units."""
 
     @property
     def exclusive(self) -> bool:

@@ -16,7 +16,8 @@ from hcs.deviceplugin.resource import MAX_UNITS, Grant, HostDevice, HostMount, U
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.neuro.capacities import WORDS, Amounts, capacity_of
 from hcs.neuro.grids import Rectangle
-from hcs.neuro.service import NeuralService, Site, shapes_of
+from hcs.neuro.scheduling import choose_rectangle
+from hcs.neuro.service import NeuralService, Site
 from hcs.neuroplugin.settings import Settings
 
 _LETTERS: Final = {"ksps": "k", "streams": "e", "activations": "n", "updates": "s", "cores": "c"}
@@ -240,12 +241,11 @@ class Books:
             site.ledger.claim(taken.key, [(piece.port, piece.channel) for piece in pieces])
             return
         if field == "cores":
-            for request in shapes_of(taken.amount):
-                placed = site.cores.find(request)
-                if placed is not None:
-                    site.cores.hold(taken.key, placed.rectangle)
-                    taken.rectangle = placed.rectangle
-                    return
+            placed = choose_rectangle(site.cores, taken.amount)
+            if placed is not None:
+                site.cores.hold(taken.key, placed.rectangle)
+                taken.rectangle = placed.rectangle
+                return
             raise RefusedError(
                 Refusal(
                     "Fragmented",

@@ -6,7 +6,6 @@ between calls makes it try the pod again without a pause.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 import msgspec
 
@@ -18,14 +17,12 @@ from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, read_request
 from hcs.placement.appraisals import ReferenceRates, VendorBound
-from hcs.placement.engine import offer, place
+from hcs.placement.engine import Places, offer, place
 from hcs.placement.plans import NodeRefusal, Placement, Unplaceable, summarise
 from hcs.placement.snapshot import Snapshot
 from hcs.router.heartbeats import NO_LEASES
 from hcs.router.images import RuntimeImage, vendors_offering
 from hcs.rtos.hosting import asks_for_guests, unable
-
-NOT_CHOSEN: Final = "another node serves the pod better"
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -64,7 +61,7 @@ Decision = Chosen | Refused | NotOurs
 def decide(
     pod: Pod,
     nodes: Sequence[str],
-    snapshot: Snapshot,
+    snapshot: Snapshot | Places,
     *,
     taken: Iterable[Allocation] = (),
     offers: Sequence[RuntimeImage] = (),
@@ -78,8 +75,8 @@ def decide(
     Args:
         pod: as kube-scheduler or the API server shows it.
         nodes: names of the nodes that passed all other checks.
-        snapshot: cards, and what bound pods hold of them.
-        taken: what is promised to other pods and not yet in the snapshot.
+        snapshot: cards, and what is held of them; or what stands for it and remembers.
+        taken: what is promised to other pods and not yet in the snapshot; only with one.
         offers: what the RuntimeProfiles offer.
         note: what the healer says about the pod that this one replaces.
         reference_rates: of models outside the fleet, for exchange rates.
@@ -98,15 +95,16 @@ def decide(
         return _nowhere(nodes, error.refusals[0], str(error))
     if request is None:
         return NotOurs(unhosted)
-    if pod.spec.schedulerName != names.SCHEDULER:
+    if pod.spec.schedulerName not in names.SCHEDULERS:
         refusal = Refusal(
             "WrongScheduler",
             f"asks for compute but names scheduler {pod.spec.schedulerName or 'default-scheduler'}; "
             f"set schedulerName: {names.SCHEDULER}",
         )
         return _nowhere(nodes, refusal, refusal.message)
-    for allocation in taken:
-        snapshot = snapshot.with_allocation(allocation)
+    if isinstance(snapshot, Snapshot):
+        for allocation in taken:
+            snapshot = snapshot.with_allocation(allocation)
     bound = vendor_bound(request, offers, note)
     left = [name for name in nodes if name not in silent] if silent else nodes
     answer = place(snapshot, request, nodes=left, reference_rates=reference_rates, bound=bound)
@@ -124,7 +122,7 @@ def decide(
 def _as_accepted(
     pod: Pod,
     request: ComputeRequest,
-    snapshot: Snapshot,
+    snapshot: Snapshot | Places,
     nodes: Sequence[str],
     reference_rates: ReferenceRates | None,
     bound: VendorBound | None,
