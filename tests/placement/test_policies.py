@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.placement.fleets import REFERENCE_RATES, Story, requests, stories
+from tests.placement.simple import first_place
 
 from hcs.model.allocations import Allocation
 from hcs.model.requests import ComputeRequest
@@ -93,13 +94,24 @@ def test_a_pod_gets_what_it_asked_for_on_cards_fit_for_use(policy: str, story: S
 def test_whatever_first_fit_can_place_hcs_can_place(story: Story, request: ComputeRequest) -> None:
     """Two independent ways to the same yes or no: arrays here, plain loops there."""
     snapshot, _ = play(story, "hcs")
-    simple = place(snapshot, request, reference_rates=REFERENCE_RATES, policy="firstfit")
+    simple = first_place(snapshot, request, REFERENCE_RATES)
     ours = place(snapshot, request, reference_rates=REFERENCE_RATES)
-    if isinstance(simple, Placement):
+    if simple is not None:
         assert isinstance(ours, Placement)
-        assert (ours.exchange is None) >= (simple.exchange is None)  # no substitute where a named card serves
+        assert (ours.exchange is None) >= (not simple[1])  # no substitute where a named card serves
     if len(request.containers) == 1:
-        assert type(ours) is type(simple)
+        assert isinstance(ours, Placement) == (simple is not None)
+
+
+@policies
+@given(story=stories(), request=requests())
+def test_every_policy_places_what_any_choice_of_devices_could_serve(
+    policy: str, story: Story, request: ComputeRequest
+) -> None:
+    snapshot, _ = play(story, "firstfit")
+    possible = first_place(snapshot, request, REFERENCE_RATES, every_choice=True) is not None
+    answer = place(snapshot, request, reference_rates=REFERENCE_RATES, policy=policy)
+    assert isinstance(answer, Placement) == possible
 
 
 @given(story=stories(), request=requests())

@@ -53,6 +53,7 @@ class Cards:
         self._silent: dict[str, str] = {}
         self._clock = clock
         self._book = Casebook()
+        self._foreign: frozenset[str] = frozenset()
         self._read: dict[str, tuple[Fault, ...]] = {}
         self.driver_versions: dict[str, str] = {}
         self.known = asyncio.Event()
@@ -61,7 +62,14 @@ class Cards:
     @property
     def devices(self) -> tuple[Device, ...]:
         """All cards with their verdicts, in order of vendor and index."""
-        return tuple(sorted(self._devices.values(), key=lambda d: (d.vendor, d.index, d.id)))
+        found = sorted(self._devices.values(), key=lambda d: (d.vendor, d.index, d.id))
+        return tuple(msgspec.structs.replace(d, foreign=True) if d.id in self._foreign else d for d in found)
+
+    def mark_foreign(self, ids: frozenset[str]) -> None:
+        """Note which cards somebody outside HCS holds; all others are free of that."""
+        before = self._snapshot()
+        self._foreign = ids
+        self._compare(before)
 
     @property
     def silent(self) -> dict[str, str]:

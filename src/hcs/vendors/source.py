@@ -16,7 +16,7 @@ from hcs.health.signals import assess, counted
 from hcs.inject.injection import NodeFiles
 from hcs.model.devices import Device, Link
 from hcs.ura.catalogue import Catalogue
-from hcs.vendors import commands
+from hcs.vendors import commands, pci
 from hcs.vendors.base import HealthObservation, VendorError
 from hcs.vendors.parsing.report import FIELDS, Reading, Report
 from hcs.vendors.parsing.tools import parse
@@ -201,7 +201,7 @@ class SourcedVendor:
                 numa=nearness.get(id),
             )
             devices.append(msgspec.structs.replace(device, links=links.get(id, ())))
-        return devices
+        return pci.with_places(devices)
 
     def read_health(self) -> Sequence[HealthObservation]:
         """What every device's figures say; a device that is no longer listed is left out.
