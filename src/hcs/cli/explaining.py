@@ -209,6 +209,8 @@ NEAREST: Final = (
     "DeviceQuarantined",
     "DeviceForeign",
     "NodeNotReady",
+    "RuntimeTooOld",
+    "RuntimeFailsOpen",
     "NodeCordoned",
     "NodeSelectorMismatch",
     "TooFewCards",

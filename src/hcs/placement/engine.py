@@ -38,6 +38,10 @@ RequestMix = Sequence[tuple[ComputeRequest, int]]
 class Places(Protocol):
     """Something that stands for a snapshot and remembers what it scored: see :mod:`hcs.placement.placer`."""
 
+    @property
+    def fleet(self) -> Fleet:
+        """The hardware."""
+
     def place(
         self,
         request: ComputeRequest,

@@ -7,7 +7,6 @@ between calls makes it try the pod again without a pause.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 import msgspec
 
@@ -24,6 +23,8 @@ from hcs.placement.plans import NodeRefusal, Placement, Unplaceable, summarise
 from hcs.placement.snapshot import Snapshot
 from hcs.router.heartbeats import NO_LEASES
 from hcs.router.images import RuntimeImage, vendors_offering
+from hcs.rtos.hosting import asks_for_guests, unable
+
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -51,7 +52,9 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class NotOurs(msgspec.Struct, frozen=True):
-    """The pod asks for nothing of ours: every node will do."""
+    """The pod asks for no card: every node will do, but those that cannot host its RTOS guests."""
+
+    unable: Mapping[str, Refusal] = NO_LEASES
 
 
 Decision = Chosen | Refused | NotOurs
@@ -67,6 +70,7 @@ def decide(
     note: EvictedOwner | None = None,
     reference_rates: ReferenceRates | None = None,
     silent: Mapping[str, Refusal] = NO_LEASES,
+    guests: Mapping[str, Sequence[Pod]] | None = None,
 ) -> Decision:
     """Decide for one pod.
 
@@ -79,14 +83,21 @@ def decide(
         note: what the healer says about the pod that this one replaces.
         reference_rates: of models outside the fleet, for exchange rates.
         silent: nodes that take no new work because their agent does not answer, and what to say about each.
+        guests: node → the pods with RTOS guests that are bound there, or about to be.
     """
+    unhosted = unable(pod, nodes, snapshot.fleet.nodes, guests or {}) if asks_for_guests(pod) else {}
+    if unhosted and len(unhosted) == len(nodes):
+        reasons = sorted({str(refusal) for refusal in unhosted.values()})
+        return Refused("; ".join(reasons)[:1024], unhosted)
+    if unhosted:
+        silent = {**silent, **unhosted}
     try:
         request = _read(pod)
     except RefusedError as error:
         return _nowhere(nodes, error.refusals[0], str(error))
     if request is None:
-        return NotOurs()
-    if pod.spec.schedulerName != names.SCHEDULER:
+        return NotOurs(unhosted)
+    if pod.spec.schedulerName not in names.SCHEDULERS:
         refusal = Refusal(
             "WrongScheduler",
             f"asks for compute but names scheduler {pod.spec.schedulerName or 'default-scheduler'}; "

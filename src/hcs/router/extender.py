@@ -18,7 +18,8 @@ from lightkube import ApiError, AsyncClient
 
 from hcs.kube import resources
 from hcs.kube.informer import ChangeKind
-from hcs.model.allocations import Allocation
+from hcs.model import names
+from hcs.model.allocations import Allocation, AllocationError, decode_allocation
 from hcs.model.devices import NodeInventory
 from hcs.model.pods import Pod
 from hcs.model.refusals import RefusedError
@@ -37,7 +38,9 @@ from hcs.router.podgroups import PodGroups
 from hcs.router.preemption import Candidate, Preemption
 from hcs.router.reservations import Reservation, Reservations
 from hcs.router.resumption import note_for
+from hcs.router.usage import Usage
 from hcs.router.view import FleetView, Held
+from hcs.router.volcano import VolcanoVerbs, erase, is_volcano
 from hcs.router.waiting import Waiting, WaitingRoom
 from hcs.router.wire import (
     AnsweredUid,
@@ -49,6 +52,7 @@ from hcs.router.wire import (
     PreemptAnswer,
     PreemptArguments,
 )
+from hcs.rtos.hosting import asks_for_guests
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +122,7 @@ class Extender:
         self.reservations = Reservations(reservation_seconds, lambda uid, held: self.view.promised(uid, held))
         self.waiting = WaitingRoom()
         self.meters = Meters()
+        self.meters.registry.register(Usage(self.view))
         self.desk = Desk(client, self.view, self.reservations, self.meters, now=now, today=today, grown=self._grown)
         self.offers = Offers(client, self.desk, now=now, today=today, count=self.meters.offers, seconds=offer_seconds)
         self.conductor = Conductor(
@@ -130,6 +135,7 @@ class Extender:
             barrier_seconds=barrier_seconds,
         )
         self.preemption = Preemption(client, self.desk, self, now=now, count=self.meters.preemptions)
+        self.volcano = VolcanoVerbs(self.desk)
         self._groups = PodGroups(client, self.conductor.group_changed)
 
     async def run(self) -> None:
@@ -145,7 +151,7 @@ class Extender:
         Raises:
             NotSyncedError: the view is not there yet.
         """
-        self._require_sync()
+        self.require_sync()
         pod, nodes = arguments.pod, arguments.nodenames or ()
         uid = pod.metadata.uid
         if uid in self._binding:
@@ -164,7 +170,10 @@ class Extender:
         if not member and not self.preemption.keeps(uid):
             self._released(uid)
         if isinstance(decision, NotOurs):
-            return FilterAnswer(node_names=tuple(nodes))
+            return FilterAnswer(
+                node_names=tuple(name for name in nodes if name not in decision.unable),
+                failed_and_unresolvable_nodes={name: str(why) for name, why in decision.unable.items()},
+            )
         if isinstance(decision, Refused):
             return self._refuse(pod, nodes, decision)
         if not member:  # a gang's devices are held by its plan
@@ -180,7 +189,7 @@ class Extender:
         Raises:
             NotSyncedError: the view is not there yet.
         """
-        self._require_sync()
+        self.require_sync()
         uid = arguments.poduid
         if uid in self._binding:
             return self._bound("busy", "a binding of this pod is under way")
@@ -197,7 +206,7 @@ class Extender:
         Raises:
             NotSyncedError: the view is not there yet.
         """
-        self._require_sync()
+        self.require_sync()
         proposed = arguments.nodenametometavictims or {}
         uids = {node: tuple(pod.uid for pod in victims.pods or ()) for node, victims in proposed.items()}
         try:
@@ -247,7 +256,10 @@ class Extender:
             return await self._bind_member(pod, node)
         decision = self.desk.confirm(pod, node)
         if isinstance(decision, NotOurs):
+            self.desk.guests.expect(pod, node)
             outcome = await carry_out_plainly(self._client, pod, node)
+            if outcome.error and not outcome.unsure:
+                self.desk.guests.forget(uid)
             return self._bound("refused" if outcome.error else "bound", outcome.error)
         if isinstance(decision, Refused):
             self._released(uid)
@@ -335,7 +347,12 @@ class Extender:
             raise
         return pod if pod.metadata.uid == arguments.poduid else None
 
-    def _require_sync(self) -> None:
+    def require_sync(self) -> None:
+        """Make sure that the cluster has been read.
+
+        Raises:
+            NotSyncedError: it has not.
+        """
         if not self.view.synced:
             raise NotSyncedError("the router has not read the cluster yet")
 
@@ -358,7 +375,9 @@ class Extender:
     def _pod_changed(self, kind: ChangeKind, pod: Pod, held: Held) -> None:
         """kube-scheduler wakes those it refused when a bound pod goes; those behind our gates it does not know."""
         uid = pod.metadata.uid
-        self.conductor.pod_changed(kind, pod, ours=asks_for_compute(pod))
+        ours = pod.spec.schedulerName == names.SCHEDULER  # Volcano's gangs are Volcano's
+        self.conductor.pod_changed(kind, pod, ours=ours and asks_for_compute(pod))
+        self._take_up(kind, pod)
         if held == "freed":
             self.offers.grown()
             self.conductor.book.grown()
@@ -368,6 +387,9 @@ class Extender:
         if self.offers.pod_changed(kind, pod):
             self._stirred.set()
         if kind == "DELETED" or pod.finished:
+            self.desk.guests.forget(uid)
+            if asks_for_guests(pod):
+                self._grown()
             self.waiting.leave(uid)
             self.preemption.placed(uid)
             self._released(uid)
@@ -376,9 +398,22 @@ class Extender:
             self.preemption.placed(uid)
             if uid not in self._binding:
                 self._released(uid)
-        elif not self.view.synced and asks_for_compute(pod) and _was_refused(pod):
+        elif not self.view.synced and (asks_for_compute(pod) or asks_for_guests(pod)) and _was_refused(pod):
             self.waiting.find(uid)
         self._count()
+
+    def _take_up(self, kind: ChangeKind, pod: Pod) -> None:
+        """A record on a pod that Volcano has not bound yet, made by a router before us: its devices stay promised."""
+        uid = pod.metadata.uid
+        if kind == "DELETED" or not is_volcano(pod) or pod.spec.nodeName or self.reservations.get(uid, self._now()):
+            return
+        text = pod.annotations.get(names.ALLOCATION)
+        try:
+            allocation = decode_allocation(text) if text else None
+        except AllocationError:
+            return
+        if allocation is not None and allocation.pod == uid:
+            self.desk.commit(pod, allocation, pod.annotations.get(names.ROUTE_REASON, ""))
 
     def _other_changed(self, kind: ChangeKind, pod: Pod) -> None:
         """Pods of others count as members of their group; when one ends, its CPU and memory are free."""
@@ -411,7 +446,8 @@ class Extender:
             again = min((time for time in times if time is not None), default=now + TEND_SECONDS)
             pause = min(TEND_SECONDS, max(0.0, again - self._now()) + 0.001)  # a timer may ring a hair too early
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stirred.wait(), pause)
+                async with asyncio.timeout(pause):  # wait_for of Python 3.11 can lose a cancellation
+                    await self._stirred.wait()
 
     async def _look_after(self, held: Reservation) -> None:
         """A binding was sent and its pod never seen bound: ask the API server what became of it."""
@@ -426,6 +462,8 @@ class Extender:
                 return
             pod = None
         except httpx2.HTTPError:
+            return
+        if pod is not None and is_volcano(pod) and not pod.spec.nodeName and not await erase(self.desk, pod):
             return
         gone = pod is None or pod.metadata.uid != uid or pod.finished
         if gone or (pod is not None and not pod.spec.nodeName):
@@ -445,7 +483,7 @@ class Extender:
             decision = self.desk.decide(pod, nodes, found)
             if isinstance(decision, Chosen):
                 found.append(decision.allocation)
-            return isinstance(decision, Chosen)
+            return isinstance(decision, Chosen | NotOurs)
 
         poke, again = self.waiting.due(fits, now)
         for uid in poke:

@@ -52,7 +52,9 @@ class Reservations:
         return held if held is not None and _stands(held, now) else None
 
     def hold(self, pod_key: str, allocation: Allocation, reason: str, now: float, seconds: float | None = None) -> None:
-        """Promise these devices to the allocation's pod, in place of whatever it held before.
+        """Promise these devices to the allocation's pod, in place of whatever was promised to it before.
+
+        What is committed stays: the Binding may be written, and only the view of the pod lags behind.
 
         Args:
             pod_key: ``namespace/name``.
@@ -61,6 +63,9 @@ class Reservations:
             now: seconds.
             seconds: how long; None for as long as any promise.
         """
+        before = self._held.get(allocation.pod)
+        if before is not None and before.committed:
+            return
         until = now + (self.seconds if seconds is None else seconds)
         self._held[allocation.pod] = Reservation(allocation, pod_key, reason, until)
         self._next = min(self._next, until)

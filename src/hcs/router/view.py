@@ -193,7 +193,7 @@ class FleetView:
 
     def _pod_changed(self, kind: ChangeKind, pod: Pod, _before: Pod | None) -> None:
         self.machines.pod_changed(kind, pod)
-        if pod.spec.schedulerName != names.SCHEDULER:
+        if pod.spec.schedulerName not in names.SCHEDULERS:
             self._on_other(kind, pod)
             return
         uid = pod.metadata.uid
