@@ -17,9 +17,9 @@ from hcs.model.quantities import show_bytes
 from hcs.model.refusals import Refusal
 from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import Appraisal, ReferenceRates, VendorBound, appraise, is_named
-from hcs.placement.arrangement import arrange
+from hcs.placement.arrangement import arrange, wiring_of
 from hcs.placement.asks import Ask, ask_of, usual
-from hcs.placement.boards import choose, look
+from hcs.placement.boards import choose, first_cards, look
 from hcs.placement.explanations import refuse_capacities, refuse_nodes
 from hcs.placement.fleet import Fleet, Mask
 from hcs.placement.nearness import relaxations
@@ -176,6 +176,8 @@ def asked(fleet: Fleet, request: ComputeRequest) -> Ask:
 
 def arranged(snapshot: Snapshot, ask: Ask, group: int) -> Choice | None:
     """The devices of one group for the containers of an ask, or None where they cannot be had together."""
+    if not ask.compound and _any_choice_will_do(snapshot, ask, group):
+        return first_cards(snapshot, ask, group)
     fleet, inside = snapshot.fleet, snapshot.fleet.group_slice(group)
     rows = rows_of(snapshot, np.array([group]))
     masks = []
@@ -204,6 +206,16 @@ def _refuse(
 
 
 NOT_MANAGED: Final = Refusal("NotManaged", "no ComputeNode describes this node; the HCS agent does not run on it")
+
+
+def _any_choice_will_do(snapshot: Snapshot, ask: Ask, group: int) -> bool:
+    """Whether the ways between a group's cards make no difference to a request of one container."""
+    fleet, rules = snapshot.fleet, ask.containers[0].request.locality
+    key = "flat", group, rules
+    known = fleet.memory.get(key)
+    if known is None:
+        known = fleet.memory[key] = wiring_of(snapshot, group, rules).flat
+    return bool(known)
 
 
 def nodes_mask(fleet: Fleet, nodes: Collection[str] | None) -> Mask:

@@ -102,6 +102,11 @@ class Fleet(msgspec.Struct, frozen=True, eq=False, dict=True):
         return kept
 
     @cached_property
+    def memory(self) -> dict[object, object]:
+        """For what others find out about this hardware and do not want to find out twice."""
+        return {}
+
+    @cached_property
     def first_group(self) -> Integers:
         """[N + 1] Where each node's groups begin."""
         return _integers(np.searchsorted(self.group_node, np.arange(len(self.nodes) + 1)))
