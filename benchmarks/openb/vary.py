@@ -54,7 +54,9 @@ def _drawn(pool: Sequence[Task], demand: float, chance: random.Random) -> list[T
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the list; 0 on success, 2 on input that cannot be used."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.openb.vary", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.openb.vary",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--data", type=Path, required=True, help="folder with the lists")
     parser.add_argument("--nodes", type=Path, default=Path(NODES), help="node list in --data, or a path")

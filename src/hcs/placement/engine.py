@@ -21,6 +21,7 @@ from hcs.placement.arrangement import arrange, wiring_of
 from hcs.placement.asks import Ask, ask_of, usual
 from hcs.placement.boards import choose, first_cards, look
 from hcs.placement.explanations import refuse_capacities, refuse_nodes
+from hcs.placement.filters import lasting
 from hcs.placement.fleet import Fleet, Mask
 from hcs.placement.nearness import relaxations
 from hcs.placement.outlook import Outlook
@@ -157,7 +158,7 @@ def _choose(
     seed: int,
 ) -> Chosen | None:
     chooses, fleet = POLICIES[policy], snapshot.fleet
-    ask = ask_of(fleet, appraisals, request.capacities, request.locality)
+    ask = laid_out(fleet, request, appraisals)
     outlook = look_at(fleet, policy, tuple(mix))
     return choose(snapshot, ask, chooses, outlook, arranged, nodes=allowed, seed=seed)
 
@@ -167,6 +168,21 @@ def look_at(fleet: Fleet, policy: str, mix: tuple[tuple[ComputeRequest, int], ..
     """The outlook of a policy on a mix of requests; on the usual one where none is given."""
     known = [(asked(fleet, request), count) for request, count in mix]
     return look(fleet, POLICIES[policy], known or usual(fleet))
+
+
+def laid_out(fleet: Fleet, request: ComputeRequest, appraisals: Sequence[Appraisal]) -> Ask:
+    """A request as the engine weighs it, with every device that some filter drops whatever is held left out."""
+    return ask_of(fleet, appraisals, request.capacities, [_able(fleet, appraisal) for appraisal in appraisals])
+
+
+def _able(fleet: Fleet, appraisal: Appraisal) -> Mask | None:
+    vacant = fleet.memory.get("vacant")
+    if not isinstance(vacant, Snapshot):
+        vacant = fleet.memory["vacant"] = Snapshot.of(fleet)
+    kept = lasting(vacant, appraisal)
+    serves, several = appraisal.serves[fleet.kind], appraisal.cards[fleet.kind] > 1
+    plain = fleet.usable & fleet.ready[fleet.node] & serves & ~(several & fleet.degraded)
+    return None if np.array_equal(kept, plain) else kept
 
 
 def asked(fleet: Fleet, request: ComputeRequest) -> Ask:
