@@ -49,6 +49,8 @@ class Ask(msgspec.Struct, frozen=True, eq=False, dict=True):
     """[N] The nodes that keep the request's rules about networks and data; None where it has none."""
     likes: Integers | None = None
     """[N] How much the request prefers each node, from 0 to 100; None where it prefers none."""
+    rewritten: Mask | None = None
+    """[K] The kinds on which the pod's command line is another, which its runtime must be able to; None: nowhere."""
 
     @cached_property
     def by_kind(self) -> "ByKind":
@@ -67,6 +69,7 @@ class Ask(msgspec.Struct, frozen=True, eq=False, dict=True):
             named=padded((~self.substitute).astype(np.int64)),
             share=padded(self.share),
             thrift=padded(self.thrift),
+            rewritten=None if self.rewritten is None else padded(self.rewritten),
             any_shared=bool((self.serves & ~self.whole).any()),
             any_whole=bool((self.serves & self.whole).any()),
             any_needs=bool(self.needs.any()),
@@ -95,6 +98,7 @@ class ByKind(msgspec.Struct, frozen=True, eq=False):
     named: Integers
     share: Integers
     thrift: Integers
+    rewritten: Mask | None
     any_shared: bool
     any_whole: bool
     any_needs: bool
@@ -147,6 +151,7 @@ def ask_of(
         parts=tuple(ask_of(fleet, (one,), capacities) for one in appraisals) if len(appraisals) > 1 else (),
         reach=_reach(fleet, locality),
         likes=likes,
+        rewritten=_rewritten(fleet, first),
     )
 
 
@@ -174,6 +179,13 @@ def usual(fleet: Fleet) -> tuple[tuple[Ask, int], ...]:
         )
         for cards, share, often in USUAL
     )
+
+
+def _rewritten(fleet: Fleet, appraisal: Appraisal | None) -> Mask | None:
+    if appraisal is None or not appraisal.request.entrypoints:
+        return None
+    vendors = {vendor for vendor, _ in appraisal.request.entrypoints}
+    return np.array([device.vendor in vendors for device in fleet.kinds], dtype=np.bool_)
 
 
 def _reach(fleet: Fleet, locality: Locality) -> Mask | None:

@@ -163,7 +163,8 @@ def _part(free: Integers, all_: Integers) -> NDArray[np.float64]:
 def shares_that_fit(rows: Rows, ask: Ask) -> Mask:
     """[B, W] The devices that can give an ask its share of one card now."""
     by, kind = ask.by_kind, rows.kind
-    fits: Mask = rows.usable & by.shared[kind] & (rows.free_bytes >= by.bytes[kind])
+    held = rows.fleet.fails_closed[rows.node][:, None]  # else nothing would hold the share to its memory
+    fits: Mask = rows.usable & held & by.shared[kind] & (rows.free_bytes >= by.bytes[kind])
     if rows.grid.rated:
         fits &= rows.free_milliacu >= by.milliacu[kind]
     elif ask.milliacu.any():
@@ -211,6 +212,8 @@ def bare_that_fit(rows: Rows, ask: Ask) -> Mask:
 
 
 def _on_roomy(rows: Rows, ask: Ask, devices: Mask) -> Mask:
+    if ask.by_kind.rewritten is not None:
+        devices = devices & (rows.fleet.replaces_args[rows.node][:, None] | ~ask.by_kind.rewritten[rows.kind])
     if ask.reach is None and not ask.by_kind.any_needs:
         return devices
     on_roomy: Mask = devices & _roomy(rows, ask)[:, None]
