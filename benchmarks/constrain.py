@@ -4,8 +4,8 @@
 
 Each task that asks for cards and names no model gets one with the given probability: a model of the node list on which
 it would fit an empty node. Every model is as likely as the others, for people ask for what they know and not for what
-is in stock; ``--stock 1`` draws by how many cards of it there are, values between mix the two. ``--rates`` also writes a
-file for ``benchmarks.openb --substitute``: made-up rates, drawn from the seed between 25 and 250, for all models.
+is in stock; ``--stock 1`` draws by how many cards of it there are, values between mix the two. ``--rates`` also writes
+a file for ``benchmarks.openb --substitute``: made-up rates, drawn from the seed between 25 and 250, for all models.
 """
 
 import argparse
@@ -18,11 +18,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-
 from benchmarks.openb.trace import NODES, Node, Task, TraceError, read_nodes, read_tasks, write_tasks
 
 
-def constrain(nodes: Sequence[Node], tasks: Sequence[Task], share: float, seed: int, stock: float = 0.0) -> tuple[Task, ...]:
+def constrain(
+    nodes: Sequence[Node], tasks: Sequence[Task], share: float, seed: int, stock: float = 0.0
+) -> tuple[Task, ...]:
     """The tasks, some of which name a model now."""
     chance = random.Random(seed)
     cards: Counter[str] = Counter()
@@ -80,7 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: cannot write {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
     asking = [task for task in made if task.cards]
-    print(json.dumps({"tasks": len(made), "ask_for_cards": len(asking), "constrained": sum(bool(t.models) for t in made)}))
+    print(
+        json.dumps({"tasks": len(made), "ask_for_cards": len(asking), "constrained": sum(bool(t.models) for t in made)})
+    )
     return 0
 
 

@@ -87,7 +87,7 @@ class Ask(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 class ByKind(msgspec.Struct, frozen=True, eq=False):
-    """An ask's amounts [K + 1], the last for "no device"; which kinds serve with a share, and which with whole cards."""
+    """An ask's amounts [K + 1], the last for "no device"; which kinds serve with a share, which with whole cards."""
 
     cards: Integers
     bytes: Integers

@@ -101,7 +101,7 @@ class DotProd(_Blind):
         largest, cards = _largest_cpu(rows), float(grid_of(rows.fleet).largest * CARD)
         cpu, asked = _cpu(rows, ask)
         product = cpu * asked / largest**2 + rows.free.sum(axis=1) * taken / cards**2
-        return (100 * (1 - product / 2)).astype(np.int64)
+        return _cut(100 * (1 - product / 2))
 
 
 class GpuClustering(_Blind):
@@ -148,7 +148,7 @@ class BestFit(_Blind):
         cpu, asked = _cpu(rows, ask)
         cards = float(grid_of(rows.fleet).largest * CARD)
         left = 0.5 * (cpu - asked) / _largest_cpu(rows) + 0.5 * (rows.free.sum(axis=1) - taken) / cards
-        return np.maximum(100 * (1 - left), 0).astype(np.int64)
+        return _cut(np.maximum(100 * (1 - left), 0))
 
 
 class Spread(_Blind):
@@ -157,7 +157,9 @@ class Spread(_Blind):
     snug = False
 
     def shares(self, rows: Rows, ask: Ask, fits: Mask, outlook: Outlook) -> Integers:
-        scores: Integers = self._nodes(rows, ask, rows.free.max(axis=1))[:, None] * 8 + rows.free.astype(np.int64) // 128
+        scores: Integers = (
+            self._nodes(rows, ask, rows.free.max(axis=1))[:, None] * 8 + rows.free.astype(np.int64) // 128
+        )
         return scores
 
     def cards(self, rows: Rows, ask: Ask, taken: Reals, outlook: Outlook) -> Integers:
@@ -166,7 +168,7 @@ class Spread(_Blind):
     def _nodes(self, rows: Rows, ask: Ask, taken: Reals) -> Integers:
         cpu, _ = _cpu(rows, ask)
         own = np.maximum(rows.size * float(CARD), 1)
-        return (50 * rows.free.sum(axis=1) / own + 50 * cpu / _largest_cpu(rows)).astype(np.int64)
+        return _cut(50 * rows.free.sum(axis=1) / own + 50 * cpu / _largest_cpu(rows))
 
 
 class Fgd(_Blind):
@@ -251,6 +253,12 @@ POLICIES: Final[dict[str, Policy]] = {
 
 OUTLOOKS: Final[dict[Looks, float]] = {"nowhere": 0.0, "fragments": PUBLISHED, "use": COVERED}
 """What share of all requests the typical ones cover, by what a policy looks at."""
+
+
+def _cut(scores: Reals) -> Integers:
+    """Whole numbers, cut off as the published simulator does."""
+    whole: Integers = scores.astype(np.int64)
+    return whole
 
 
 def _named(rows: Rows, ask: Ask) -> Integers:

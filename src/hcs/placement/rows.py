@@ -109,9 +109,7 @@ def grid_of(fleet: Fleet) -> Grid:
         kind = np.where(there, fleet.kind[slots], kinds)
         usable, degraded = there & fleet.usable[slots] & ready, there & fleet.degraded[slots]
         vram, milliacu = np.where(there, fleet.vram[slots], 0), np.where(there, fleet.milliacu[slots], 0)
-    return Grid(
-        slots, kind, usable, degraded, vram, milliacu, size, width, bool(milliacu.any()), bool(degraded.any())
-    )
+    return Grid(slots, kind, usable, degraded, vram, milliacu, size, width, bool(milliacu.any()), bool(degraded.any()))
 
 
 def rows_of(snapshot: Snapshot, group: Integers | None = None) -> Rows:
@@ -224,7 +222,7 @@ def _roomy(rows: Rows, ask: Ask) -> Mask:
     """[B] Whether the node itself serves: by what is left of its columns, and by where it stands."""
     fits: Mask = np.ones(len(rows.group), dtype=np.bool_)
     if ask.by_kind.any_needs:
-        fits = (rows.room >= ask.needs).all(axis=1)
+        fits &= np.all(rows.room >= ask.needs, axis=1)
     if ask.reach is not None:
-        fits = fits & ask.reach[rows.node]
+        fits &= ask.reach[rows.node]
     return fits

@@ -152,5 +152,5 @@ def _within(use: Reals, rows: Rows, outlook: Outlook, room: Reals) -> Reals:
 
 def _suits(outlook: Outlook, room: Reals) -> Mask:
     """[B, M] Whether the columns are enough for one of each ask."""
-    suits: Mask = (room[:, None, :] >= outlook.needs).all(axis=2)
+    suits: Mask = np.logical_and.reduce(room[:, None, :] >= outlook.needs, axis=2)
     return suits

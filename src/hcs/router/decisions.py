@@ -26,6 +26,7 @@ from hcs.router.images import RuntimeImage, vendors_offering
 from hcs.rtos.hosting import asks_for_guests, unable
 
 
+
 class Chosen(msgspec.Struct, frozen=True):
     """Where the pod goes, with which devices, and why in one sentence."""
 
