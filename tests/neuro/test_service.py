@@ -314,6 +314,9 @@ def check_all(service: NeuralService) -> None:
         tasks = [task for task in service.tasks.values() if task.board == id]
         used = [cell for task in tasks for cell in task.cores]
         assert len(used) == len(set(used)), "a core has two tasks"
+        for lease in leases:
+            assert lease.tasks == {task.id for task in tasks if task.lease == lease.number}
+            assert lease.tasks == set(lease.inner.held), "cores of a lease leaked"
         for task in tasks:
             lease = service.leases[task.lease]
             assert lease.tenant == task.tenant
@@ -337,7 +340,8 @@ def operate(count: int, seed: int, every: int) -> None:
     for step in range(count):
         tenant = source.choice("abc")
         owner = service.tenants[tenant]
-        number = source.choice([*owner.tasks, source.randint(1, max(1, highest))])
+        # Its own, a number somebody may have, or the global number of anybody's task.
+        number = source.choice([*owner.tasks, source.randint(1, max(1, highest)), *list(service.tasks)[-2:]])
         act = source.random()
         try:
             if act < 0.35:
@@ -356,7 +360,8 @@ def operate(count: int, seed: int, every: int) -> None:
             elif act < 0.84:
                 service.end_lease(tenant, source.choice([*owner.leases, 1]))
             elif act < 0.9:
-                assert service.get(tenant, number).tenant == tenant
+                found = service.get(tenant, number)
+                assert found.tenant == tenant, "another tenant's task was reached"
                 assert number in owner.tasks
             elif act < 0.95:
                 endpoint = service.table.forward(tenant, source.randint(1, max(1, highest)))
