@@ -213,12 +213,12 @@ class _SystemCalls:
 
 
 class _OneCard:
-    """An NVIDIA card, emulated by nothing but its name."""
+    """A card that always says that it is well."""
 
     word = "emulated"
 
     def probe(self) -> Sequence[Device]:
-        return (Device(id="gpu", index=0, vendor="nvidia", model="A30", vram=1, bus_id="0000:3b:00.0", emulated=True),)
+        return (Device(id="gpu", index=0, vendor="nvidia", model="A30", vram=1, bus_id="0000:3b:00.0"),)
 
     def read_health(self) -> Sequence[HealthObservation]:
         return (HealthObservation("gpu"),)

@@ -8,7 +8,7 @@ import pytest
 from tests.agent.test_bpf import FORMAT
 
 from hcs.agent.aer import AerWatch, PcieError, counters, decode, read_pipe_line
-from hcs.agent.bpf import TracingUnavailableError, open_tracefs, read_format
+from hcs.agent.bpf import TracingUnavailableError, close_tracefs, open_tracefs, read_format
 
 SHIFTED = (
     FORMAT.replace("offset:8;\tsize:4", "offset:24;\tsize:4")
@@ -122,7 +122,9 @@ def test_the_source_in_use_is_the_best_that_the_kernel_has() -> None:
 
     source = asyncio.run(story())
     try:
-        has = (open_tracefs() / "events/ras/aer_event").is_dir()
+        place = open_tracefs()
+        has = (place / "events/ras/aer_event").is_dir()
+        close_tracefs(place)
     except TracingUnavailableError:
         has = False
     assert (source == "bpf") == has or "denied" in watch.problem or "permitted" in watch.problem

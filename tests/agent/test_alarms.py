@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.waiting import until
 
@@ -67,6 +68,15 @@ def test_an_xid_condemns_its_card_and_no_other() -> None:
     alarms.heard(Event("xid", code=31, bus_id="0000:3b:00", pid=5))
     asyncio.run(cards.check())
     assert verdicts(cards)["gpu"] == ("Failed", "FellOffTheBus"), "a card that says it is well is not believed"
+
+
+def test_an_emulated_card_hears_nothing_of_the_real_kernel() -> None:
+    cards, alarms, vendor = room([0.0])
+    real = TwoCards.probe(vendor)
+    vendor.probe = lambda: tuple(msgspec.structs.replace(card, emulated=True) for card in real)  # type: ignore[method-assign]
+    asyncio.run(cards.probe())
+    alarms.heard(Event("xid", code=79, bus_id="0000:3b:00", pid=4))
+    assert (verdicts(cards)["gpu"], alarms.strays) == (("Healthy", ""), 1)
 
 
 def test_what_was_told_outweighs_a_silent_driver() -> None:

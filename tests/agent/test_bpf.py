@@ -19,6 +19,7 @@ from tests.waiting import until
 
 from hcs.agent import bpf
 from hcs.agent.bpf import Field, Format, TracepointListener, TracingUnavailableError, open_tracefs, read_format
+from hcs.agent.tracepipe import TracePipe
 
 FORBIDDEN = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 
@@ -49,8 +50,7 @@ def tracefs() -> Iterator[Path]:
             pytest.skip(f"this kernel forbids BPF here: {error.strerror}")
         raise
     yield place
-    if place.is_relative_to("/proc/self/fd"):
-        os.close(int(place.name))
+    bpf.close_tracefs(place)
 
 
 def test_a_program_is_loaded_and_copies_each_record_of_its_tracepoint(tracefs: Path, tmp_path: Path) -> None:
@@ -111,6 +111,28 @@ def test_a_tracepoint_that_the_kernel_lacks_is_told_apart_from_one_that_is_forbi
     with pytest.raises(TracingUnavailableError) as caught:
         TracepointListener(tracefs, "ras", "no_such_event")
     assert caught.value.errno == errno.ENOENT
+
+
+def test_a_trace_pipe_of_our_own_says_the_same_in_words(tracefs: Path) -> None:
+    """The way for kernels that allow tracing and no BPF; our instance is gone afterwards."""
+    pipe = TracePipe(tracefs, "sched", "sched_process_exec")
+    heard: list[str] = []
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_reader(pipe, lambda: heard.extend(pipe.lines()))
+        process = await asyncio.create_subprocess_exec("/bin/true")
+        await process.wait()
+        await until(lambda: any(f"pid={process.pid}" in line for line in heard))
+        loop.remove_reader(pipe)
+
+    try:
+        asyncio.run(story())
+    finally:
+        pipe.close()
+    assert not [path.name for path in (tracefs / "instances").iterdir() if path.name.startswith(f"hcs-{os.getpid()}-")]
+    with pytest.raises(OSError, match="No such file"):
+        TracePipe(tracefs, "ras", "no_such_event")
 
 
 def test_nothing_is_left_loaded(tracefs: Path) -> None:

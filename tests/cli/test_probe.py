@@ -41,9 +41,9 @@ def test_standard_input_and_the_command_line_of_the_tool():
 def test_a_table_for_people():
     result = probe("--tool", "npu-smi", "-", input=texts.NPU_310P)
     assert result.stdout.splitlines() == [
-        "INDEX   VENDOR   NAME    BUS ID         MEMORY MIB   LOAD %   TEMP C   POWER W   HEALTH",
-        "    4   ascend   310P3   0000:81:00.0   1508/44280        9       51         -   OK",
-        "    5   ascend   310P3   0000:81:00.0   1333/43693        0       48         -   OK",
+        "INDEX   VENDOR   NAME    BUS ID                MIB   %    C   W   HEALTH",
+        "    4   ascend   310P3   0000:81:00.0   1508/44280   9   51   -   OK",
+        "    5   ascend   310P3   0000:81:00.0   1333/43693   0   48   -   OK",
     ]
     assert result.stderr == "npu-smi: version 23.0.7, driver 23.0.5\n"
 

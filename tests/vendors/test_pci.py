@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hcs.model.devices import Device, Link
-from hcs.vendors.pci import Port, distance, normal, place_of, ports, with_places
+from hcs.vendors.pci import Port, absent, distance, normal, place_of, ports, unlisted, with_link, with_places
 
 BEHIND_SWITCH = "pci0000:16/0000:16:02.0/0000:17:00.0/0000:18:{down}.0/0000:{bus}:00.0"
 TREE = {
@@ -26,7 +26,10 @@ def sysfs(tmp_path: Path) -> Path:
         folder = tmp_path / "devices" / path
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "numa_node").write_text(f"{node}\n")
-        (folder / "current_link_speed").write_text("16.0 GT/s PCIe\n")
+        (folder / "current_link_speed").write_text("2.5 GT/s PCIe\n")
+        (folder / "max_link_speed").write_text("16.0 GT/s PCIe\n")
+        (folder / "vendor").write_text("0x19e5\n")
+        (folder / "device").write_text("0xd801\n" if bus != "0000:80:00.0" else "0x0001\n")
         (folder / "current_link_width").write_text("8\n")
         (folder / "max_link_width").write_text("16\n")
         (listed / bus).symlink_to(folder)
@@ -55,7 +58,7 @@ def test_two_cards_are_as_near_as_what_their_paths_share(sysfs: Path, other: str
     assert here is not None
     assert there is not None
     assert (distance(here, there), distance(there, here)) == (word, word)
-    assert (here.speed_gtps, here.width, here.width_max, here.numa) == (16.0, 8, 16, 0)
+    assert (here.generation, here.generation_max, here.width, here.width_max, here.numa) == (1, 4, 8, 16, 0)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +87,28 @@ def test_the_tools_own_links_stay_and_the_rest_is_filled_in(sysfs: Path) -> None
     assert (b.links, b.numa) == ((Link("a", "NV4"), Link("c", "SYS")), 0)
     assert (c.links, c.numa) == ((Link("a", "SYS"), Link("b", "SYS")), 7)
     assert d == cards[3], "what sysfs does not know stays unknown"
+
+
+def test_a_tool_that_does_not_speak_of_its_link_is_helped_out(sysfs: Path) -> None:
+    said = {"pcie_gen_current": None, "pcie_gen_max": 5, "pcie_width_current": None, "pcie_width_max": None}
+    filled = with_link({"bus_id": "0000:19:00.0", **said}, sysfs)
+    assert filled == {
+        "bus_id": "0000:19:00.0",
+        "pcie_gen_current": 1,
+        "pcie_gen_max": 5,
+        "pcie_width_current": 8,
+        "pcie_width_max": 16,
+    }
+    assert with_link({"bus_id": "0000:99:00.0", **said}, sysfs)["pcie_width_max"] is None
+    assert with_link({"bus_id": None, **said}, sysfs)["pcie_width_max"] is None
+
+
+def test_cards_are_missed_on_either_side(sysfs: Path) -> None:
+    listed = ["0000:19:00.0", "0000:1A:00.0", "0000:77:00.0"]
+    assert absent(listed, sysfs) == {"0000:77:00.0"}
+    assert absent(["0000:77:00.0", "0000:78:00.0"], sysfs) == frozenset(), "this sysfs is another machine's"
+    assert unlisted(listed, sysfs) == {"0000:1d:00.0", "0000:2a:00.0", "0000:40:00.0"}, "the same make, not the other"
+    assert unlisted([], sysfs) == frozenset()
 
 
 def test_ports_say_into_which_fabric_they_are_plugged(sysfs: Path) -> None:

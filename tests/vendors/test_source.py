@@ -11,7 +11,7 @@ from hcs.agent.cards import Cards
 from hcs.model.devices import Link
 from hcs.ura.catalogue import load_catalogue
 from hcs.vendors import registry
-from hcs.vendors.base import Questioner, Vendor, VendorError
+from hcs.vendors.base import Questioner, Vendor, VendorError, VendorHungError
 from hcs.vendors.source import FilledSource, Query, SourcedVendor, ToolSource
 
 CATALOGUE = load_catalogue()
@@ -102,6 +102,21 @@ def test_a_tool_is_not_asked_again_while_its_answer_is_young(install: Install, t
         clock[0] = now
         vendor.read_health()
     assert asked.read_text().split() == ["x", "x"]
+
+
+def test_a_tool_that_has_hung_is_left_alone_for_a_while() -> None:
+    clock, asked = [0.0], []
+
+    def run(arguments: object) -> bytes:
+        asked.append(clock[0])
+        raise VendorHungError("it hangs")
+
+    source = ToolSource([Query("sh", tool="cnmon")], run=run, clock=lambda: clock[0], period=10)
+    for now in (0.0, 10.0, 59.0, 60.0, 61.0):
+        clock[0] = now
+        with pytest.raises(VendorHungError, match="it hangs"):
+            source.read()
+    assert asked == [0.0, 60.0]
 
 
 def test_what_a_library_leaves_open_a_tool_fills(install: Install, tmp_path: Path) -> None:

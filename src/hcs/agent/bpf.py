@@ -119,6 +119,12 @@ def open_tracefs() -> Path:
     return Path(f"/proc/self/fd/{mounted}")
 
 
+def close_tracefs(place: Path) -> None:
+    """Let go of what :func:`open_tracefs` has opened."""
+    if place.is_relative_to("/proc/self/fd"):
+        os.close(int(place.name))
+
+
 class TracepointListener:
     """A loaded and attached program, and the records it has copied. Close it when done."""
 

@@ -27,6 +27,7 @@ from hcs.agent.calibration import Calibration, Measurer
 from hcs.agent.cards import Cards
 from hcs.agent.cdi import CdiSpecs
 from hcs.agent.delivery import Delivery, Work
+from hcs.agent.figures import FigureMetrics
 from hcs.agent.foreign import ForeignWatch
 from hcs.agent.guests import Guests
 from hcs.agent.profiles import SiteProfiles
@@ -168,6 +169,7 @@ class Agent:
                 names.NRI_PLUGIN, INDEX, self.link, events=PLUGIN_EVENTS, socket=nri_socket, pause=pause
             )
         registry.register(_CardMetrics(self))
+        registry.register(FigureMetrics(self.cards, self.alarms))
         self.app: Starlette = app.build(self.delivery, registry, self.is_ready)
         log.info("agent prepared: node=%s admitted=%d", node, len(admissions))
 

@@ -112,7 +112,12 @@ class NvidiaVendor:
             if self._read_at is None or now - self._read_at >= FIGURES_SECONDS:
                 self._read_at = now
                 self._assess(answering)
-            return [msgspec.structs.replace(self.worst(uuid), faults=self._faults.get(uuid, ())) for uuid in answering]
+            return [
+                msgspec.structs.replace(
+                    self.worst(uuid), faults=self._faults.get(uuid, ()), figures=self._figures.get(uuid, {})
+                )
+                for uuid in answering
+            ]
 
     def node_files(self, device: Device) -> NodeFiles:
         """Nothing beyond the profile: NVIDIA's nodes are numbered like the cards."""

@@ -6,14 +6,16 @@ come with what RDMA they speak, how fast, and into which fabric they are plugged
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from hcs.model.devices import Device, Link
+from hcs.vendors.parsing import values
 
+_LINK: Final = ("pcie_gen_current", "pcie_gen_max", "pcie_width_current", "pcie_width_max")
 SYSFS: Final = Path("/sys")
 _FUNCTION: Final = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
 _ROOT: Final = re.compile(r"pci[0-9a-f]{4}:[0-9a-f]{2}")
@@ -22,13 +24,14 @@ _ROOT: Final = re.compile(r"pci[0-9a-f]{4}:[0-9a-f]{2}")
 class Place(msgspec.Struct, frozen=True):
     """A device's path from its host bridge down, its NUMA node, and its link, as far as sysfs says.
 
-    ``speed_gtps`` is in GT/s per lane; ``width`` in lanes.
+    ``generation`` is PCIe's, ``width`` in lanes.
     """
 
     bus_id: str
     path: tuple[str, ...] = ()
     numa: int | None = None
-    speed_gtps: float | None = None
+    generation: int | None = None
+    generation_max: int | None = None
     width: int | None = None
     width_max: int | None = None
 
@@ -61,16 +64,14 @@ def place_of(bus_id: str, sysfs: Path = SYSFS) -> Place | None:
     if name is None or not folder.exists():
         return None
     parts = [part for part in folder.resolve().parts if _FUNCTION.fullmatch(part) or _ROOT.fullmatch(part)]
-    speed, width, most = (
-        _word(folder / file) for file in ("current_link_speed", "current_link_width", "max_link_width")
-    )
     return Place(
         bus_id=name,
         path=tuple(parts),
         numa=_node(folder),
-        speed_gtps=float(speed.split()[0]) if speed and re.match(r"[0-9.]+ GT/s", speed) else None,
-        width=_positive(width),
-        width_max=_positive(most),
+        generation=_generation(_word(folder / "current_link_speed")),
+        generation_max=_generation(_word(folder / "max_link_speed")),
+        width=_positive(_word(folder / "current_link_width")),
+        width_max=_positive(_word(folder / "max_link_width")),
     )
 
 
@@ -111,6 +112,42 @@ def with_places(devices: Sequence[Device], sysfs: Path = SYSFS) -> list[Device]:
     return found
 
 
+def with_link(reading: Mapping[str, Any], sysfs: Path = SYSFS) -> dict[str, Any]:
+    """A reading with the PCIe link as sysfs has it, for tools that do not say. Four small reads, none where they do."""
+    filled = dict(reading)
+    if filled["bus_id"] is None or all(filled[key] is not None for key in _LINK):
+        return filled
+    place = place_of(filled["bus_id"], sysfs)
+    if place is not None:
+        for key, value in zip(
+            _LINK, (place.generation, place.generation_max, place.width, place.width_max), strict=True
+        ):
+            filled[key] = value if filled[key] is None else filled[key]
+    return filled
+
+
+def absent(bus_ids: Iterable[str], sysfs: Path = SYSFS) -> frozenset[str]:
+    """Those of some addresses that are not on the bus; none where not a single one is, for then sysfs is not ours."""
+    asked = frozenset(bus_ids)
+    there = frozenset(bus for bus in asked if place_of(bus, sysfs) is not None)
+    return asked - there if there else frozenset()
+
+
+def unlisted(bus_ids: Iterable[str], sysfs: Path = SYSFS) -> frozenset[str]:
+    """Devices of the same make on the bus that are not among these addresses: cards that a tool has lost."""
+    known = {name for bus in bus_ids if (name := normal(bus)) is not None}
+    folder = sysfs / "bus/pci/devices"
+    makes = {_make(folder / bus) for bus in known} - {None}
+    if not makes:
+        return frozenset()
+    return frozenset(path.name for path in folder.glob("*") if path.name not in known and _make(path) in makes)
+
+
+def _make(folder: Path) -> tuple[str, str] | None:
+    maker, model = _word(folder / "vendor"), _word(folder / "device")
+    return (maker, model) if maker and model else None
+
+
 def ports(sysfs: Path = SYSFS) -> list[Port]:
     """Every RDMA port of the machine, by name."""
     found = []
@@ -145,6 +182,11 @@ def _word(file: Path) -> str | None:
 def _node(folder: Path) -> int | None:
     text = _word(folder / "numa_node")
     return int(text) if text is not None and text.isdecimal() else None  # -1 where the machine has no nodes
+
+
+def _generation(text: str | None) -> int | None:
+    match = re.match(r"([0-9.]+) GT/s", text or "")
+    return values.generation_of_speed(f"{match.group(1)}GT/s") if match else None
 
 
 def _positive(text: str | None) -> int | None:
