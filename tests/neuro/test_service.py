@@ -97,8 +97,10 @@ def test_a_rate_no_single_port_carries_is_refused_whole() -> None:
     from hcs.neuro.boards import EdgePort
 
     ports = (EdgePort("west", "west", (0, 0), 6), EdgePort("east", "east", (7, 0), 6))
-    error = refused(opened(board(ports=ports, control_channels=0)), "a", "app", "small")
-    assert error.refusals[0].reason == "PortRateExhausted"
+    service = opened(board(ports=ports, control_channels=0))
+    assert refused(service, "a", "app", "small").refusals[0].reason == "PortRateExhausted"
+    service.lease("a", 9)
+    assert refused(service, "a", "app", "small", lease=1).refusals[0].reason == "PortRateExhausted"
 
 
 def test_numbers_begin_at_one_for_everybody_and_never_come_again() -> None:
