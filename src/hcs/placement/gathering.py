@@ -201,17 +201,17 @@ def fill(
     larder = Larder(snapshot.fleet, rooms)
     bins: dict[int, Bin] = {}
     for number in order:
-        shape, full, left = shapes[number], 0, shapes[number].count
+        shape, full, left, held = shapes[number], 0, shapes[number].count, 0
         while left and full < len(groups):
             group = groups[full]
-            if shape.capacity[group] and larder.take(shape, group):
+            if held < shape.capacity[group] and larder.take(shape, group):
                 if group not in bins:
                     bins[group] = Bin(snapshot, shapes, group)
                 if bins[group].put(number):
-                    left -= 1
+                    left, held = left - 1, held + 1
                     continue
                 larder.give_back(shape, group)
-            full += 1  # equal members: what does not take this one takes none of the others either
+            full, held = full + 1, 0  # equal members: what does not take this one takes none of the others either
         if left:
             return None
     return _members(bins.values(), shapes)
