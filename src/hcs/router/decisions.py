@@ -6,7 +6,6 @@ between calls makes it try the pod again without a pause.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 import msgspec
 
@@ -23,6 +22,7 @@ from hcs.placement.plans import NodeRefusal, Placement, Unplaceable, summarise
 from hcs.placement.snapshot import Snapshot
 from hcs.router.heartbeats import NO_LEASES
 from hcs.router.images import RuntimeImage, vendors_offering
+
 
 class Chosen(msgspec.Struct, frozen=True):
     """Where the pod goes, with which devices, and why in one sentence."""

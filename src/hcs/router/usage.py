@@ -60,7 +60,7 @@ class Usage(Collector):
         """Whether the cards are given whole: by the allocation's word, or because all memory of each is in it."""
         if held.exclusive:
             return "whole"
-        fleet = self._view.snapshot.fleet
+        fleet = self._view.placer.fleet
         for grants in held.containers.values():
             for grant in grants:
                 position = fleet.device_index.get((held.node, grant.device))
