@@ -17,6 +17,7 @@ from statistics import mean, stdev
 from benchmarks.openb.exchange import Exchange, check
 from benchmarks.openb.experiment import ARRIVED, FRAGMENTED, Run, run
 from benchmarks.openb.trace import NODES, TraceError, read_nodes, read_rates, read_tasks
+
 from hcs.placement.policies import POLICIES
 
 

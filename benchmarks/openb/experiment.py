@@ -1,8 +1,8 @@
 """The experiment: tasks arrive in a random order and never leave; each is placed or dropped for good.
 
 Demand is brought to 130 % of the cluster by cloning or removing tasks drawn at random. The order of the nodes, which
-breaks ties, is drawn once for a run. After each arrival one sample is taken, and samples are averaged over whole percents
-of what has arrived. All after Weng et al., USENIX ATC 2023, and their published simulator.
+breaks ties, is drawn once for a run. After each arrival one sample is taken, and samples are averaged over whole
+percents of what has arrived. All after Weng et al., USENIX ATC 2023, and their published simulator.
 """
 
 import random
@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 import numpy as np
-
 from benchmarks.openb.exchange import Exchange
 from benchmarks.openb.trace import CARD, Node, Task
+
 from hcs.model.devices import Device, NodeInventory
 from hcs.placement.asks import Ask
 from hcs.placement.boards import Board, first_cards, look
@@ -127,9 +127,13 @@ def run(nodes: Sequence[Node], tasks: Sequence[Task], policy: str, seed: int, ex
 
     known = [(ask(task), 1) for task in tasks]
     chooses = POLICIES[policy]
-    board = Board(Snapshot.of(fleet), chooses, first_cards, outlook=look(fleet, chooses, () if chooses.learns else known))
+    board = Board(
+        Snapshot.of(fleet), chooses, first_cards, outlook=look(fleet, chooses, () if chooses.learns else known)
+    )
     only_cpu = np.array([name == CPU for name in fleet.columns], dtype=np.int64)
-    measure = look_ahead(fleet, [(msgspec.structs.replace(a, needs=a.needs * only_cpu), n) for a, n in known], PUBLISHED)
+    measure = look_ahead(
+        fleet, [(msgspec.structs.replace(a, needs=a.needs * only_cpu), n) for a, n in known], PUBLISHED
+    )
     samples = _Samples(capacity)
     wasted = _Fragments(board, measure)
     seen: dict[int, tuple[Ask, int]] = {}

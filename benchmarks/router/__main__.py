@@ -26,6 +26,7 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks.router.measure import measure
+
 from hcs.placement.policies import POLICIES
 
 

@@ -18,6 +18,7 @@ from tests.nri.runtime import REQUIRED
 from tests.nri.test_failing_closed import Child
 from tests.waiting import until
 
+from hcs.agent.cdi import CdiSpecs
 from hcs.inject.injection import NodeFiles
 from hcs.model import names
 from hcs.model.devices import Device
@@ -124,6 +125,30 @@ def _with_node(files: Callable[[Device], NodeFiles]) -> Callable[[Device], NodeF
         return msgspec.structs.replace(found, devices=(*found.devices, *extra))
 
     return both
+
+
+@fit
+def test_cards_arrive_by_their_cdi_names(folder: Path) -> None:
+    async def story(ground: Ground) -> None:
+        agent = ground.node.agent
+        agent.cards.files = _with_node(agent.cards.files)  # type: ignore[method-assign]
+        await agent.describe()
+        _, pod = await ground.pod("one", 1, amount=10 * GIB)
+        container = await pod.start()
+        assert (ground.containerd.cdi / "ai.compute-nvidia.json").exists()
+        assert (await pod.run(container, "/bin/ls", "/dev/nvidia1")) == (0, "/dev/nvidia1\n")
+        assert (await pod.run(container, "/bin/ls", "/dev/nvidia0"))[0] != 0
+        if NODE_IN_HOST:
+            assert (await pod.run(container, "/bin/sh", "-c", ": < /dev/hcs-test")) == (0, "")
+
+    async def whole() -> None:
+        async with real_containerd(folder) as containerd, scene(folder) as node:
+            node.interceptor = interceptor_path()
+            agent = await node.start_agent(nri_socket=containerd.nri, poll=5.0, cdi=CdiSpecs(containerd.cdi))
+            await until(lambda: agent.link is not None and agent.link.runtime is not None)
+            await story(Ground(node, containerd))
+
+    asyncio.run(whole())
 
 
 @fit

@@ -16,8 +16,8 @@ from hcs.model import names
 OBJECTS = manifests() + manifests(*OPTIONAL)
 WORKLOADS = [item for item in OBJECTS if item["kind"] in ("Deployment", "DaemonSet")]
 KUBECTL = shutil.which("kubectl", path=os.pathsep.join([str(real_binaries() or ""), os.environ.get("PATH", "")]))
-NODE_AGENT = "hcs-agent"
-"""The one privileged pod: it is the container runtime's partner."""
+NODE_PROGRAMS = {"hcs-agent", "hcs-neuroplugin"}
+"""Those that must be root on the node: the container runtime's partner, and the kubelet's."""
 
 
 def title(item: dict[str, Any]) -> str:
@@ -73,7 +73,7 @@ def test_programs_run_with_as_little_as_they_can(workload: dict[str, Any]) -> No
         security = container["securityContext"]
         assert security["readOnlyRootFilesystem"] is True
         assert container["resources"]["requests"].keys() >= {"cpu", "memory"}
-        if workload["metadata"]["name"] == NODE_AGENT:
+        if workload["metadata"]["name"] in NODE_PROGRAMS:
             continue
         assert security["allowPrivilegeEscalation"] is False
         assert security["capabilities"] == {"drop": ["ALL"]}

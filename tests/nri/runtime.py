@@ -227,6 +227,7 @@ class StubRuntime:
         self.peers: list[Peer] = []
         self.joined = asyncio.Condition()
         self.dropped: list[str] = []
+        self.refused: list[str] = []
         self._lock = asyncio.Lock()
         self._accepting = asyncio.Lock()
         self._server: asyncio.Server | None = None
@@ -420,6 +421,7 @@ class StubRuntime:
                 problem = "" if len(peer.index) == 2 and peer.index.isdecimal() else f"invalid index {peer.index!r}"
                 peer.send(RUNTIME, stream, 2, write([(1, [(1, 3), (2, problem)])]) if problem else b"")
                 if problem:
+                    self.refused.append(problem)
                     writer.close()
                     return
                 follow = asyncio.create_task(peer.follow())

@@ -185,23 +185,25 @@ def test_many_pods_are_collected_whether_in_parts_or_at_once(folder: Path, kind:
     asyncio.run(whole())
 
 
-def test_a_registration_that_is_refused_is_tried_again_and_told(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_registration_that_is_refused_is_tried_again_ever_more_slowly(folder: Path) -> None:
     async def whole() -> None:
         async with stub_runtime(folder) as runtime:
-            attempts = asyncio.Event()
+            pauses: list[float] = []
 
             async def pause(seconds: float) -> None:
-                attempts.set()
-                await asyncio.sleep(seconds)
+                pauses.append(seconds)
+                if len(pauses) == 8:
+                    await asyncio.Event().wait()
 
             plugin = Plugin("hcs", "5", Scripted(), events=PLUGIN_EVENTS, socket=runtime.socket, pause=pause)
             running = asyncio.create_task(plugin.run())
-            await attempts.wait()
+            await until(lambda: len(pauses) == 8)
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
+            assert set(runtime.refused) == {"invalid index '5'"}
+            assert pauses[:7] == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0]
 
     asyncio.run(whole())
-    assert "invalid index '5'" in caplog.text
 
 
 def test_two_plugins_that_want_the_same_are_refused_by_the_runtime(folder: Path) -> None:

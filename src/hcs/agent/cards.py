@@ -7,7 +7,8 @@ listed has failed; a vendor that does not answer makes its cards Unknown, for a 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -53,7 +54,10 @@ class Cards:
         self._silent: dict[str, str] = {}
         self._clock = clock
         self._book = Casebook()
+        self._foreign: frozenset[str] = frozenset()
         self._read: dict[str, tuple[Fault, ...]] = {}
+        self.figures: dict[str, Mapping[str, Any]] = {}
+        """What was last read of each card, by its id; see ``docs/probes.md``."""
         self.driver_versions: dict[str, str] = {}
         self.known = asyncio.Event()
         """Set once every vendor has been asked for its cards and their health."""
@@ -61,7 +65,14 @@ class Cards:
     @property
     def devices(self) -> tuple[Device, ...]:
         """All cards with their verdicts, in order of vendor and index."""
-        return tuple(sorted(self._devices.values(), key=lambda d: (d.vendor, d.index, d.id)))
+        found = sorted(self._devices.values(), key=lambda d: (d.vendor, d.index, d.id))
+        return tuple(msgspec.structs.replace(d, foreign=True) if d.id in self._foreign else d for d in found)
+
+    def mark_foreign(self, ids: frozenset[str]) -> None:
+        """Note which cards somebody outside HCS holds; all others are free of that."""
+        before = self._snapshot()
+        self._foreign = ids
+        self._compare(before)
 
     @property
     def silent(self) -> dict[str, str]:
@@ -150,6 +161,7 @@ class Cards:
         self._silent.pop(vendor.word, None)
         for device in mine:
             observation = seen.get(device.id)
+            self.figures[device.id] = observation.figures if observation is not None else {}
             self._read[device.id] = (_MISSING,) if observation is None else _faults(device, observation)
             self._judge(device)
 

@@ -5,7 +5,7 @@ import hashlib
 import logging
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,13 +14,18 @@ import typer
 
 from hcs.agent.admissions import write_file
 from hcs.agent.cards import Cards
+from hcs.agent.cdi import CdiSpecs
 from hcs.agent.guard import guarded
+from hcs.agent.guests import ROOTS, Guests
 from hcs.agent.measuring import ProcessMeasurer, can_measure
 from hcs.agent.node import Agent, Task
+from hcs.deviceplugin.podresources import PodResources
 from hcs.inject.builtin import builtin_profiles
 from hcs.kube.connection import connect
+from hcs.mica.settings import load_config
 from hcs.model.devices import Device
 from hcs.model.quantities import show_acu, show_bytes
+from hcs.model.refusals import RefusedError
 from hcs.native import NativeLibraryError, emulated_driver_dir, interceptor_path
 from hcs.process import logs
 from hcs.process.serving import Endpoint, serve
@@ -57,9 +62,24 @@ def run(
         Path | None,
         typer.Option(help="The container runtime's NRI socket; without it, the runtime asks over --socket."),
     ] = None,
+    cdi_dir: Annotated[
+        Path | None, typer.Option(help="Directory for our CDI files, like /var/run/cdi; without it, none are written.")
+    ] = None,
+    pod_resources: Annotated[
+        Path | None,
+        typer.Option(
+            help="The kubelet's podresources socket, to see which cards others hold; without it, nobody asks."
+        ),
+    ] = None,
     host_root: Annotated[
         Path, typer.Option(help="Where the host's own file tree is seen, to look for device nodes and driver files.")
     ] = Path("/"),
+    rtos: Annotated[
+        bool | None, typer.Option("--rtos/--no-rtos", help="Report RTOS guests; by default where micad's directory is.")
+    ] = None,
+    rtos_root: Annotated[
+        list[Path] | None, typer.Option(help="Where hcs-rtos keeps its records; several times for several.")
+    ] = None,
     poll_seconds: Annotated[float, typer.Option(help="Time between two readings of the cards' health.")] = 0.2,
     probe_seconds: Annotated[float, typer.Option(help="Time between two probes for cards.")] = 60.0,
     calibrate: Annotated[
@@ -79,11 +99,14 @@ def run(
             state_dir.absolute(),
             emulated_cards.absolute() if emulated_cards is not None else None,
             nri_socket,
+            cdi_dir,
+            pod_resources,
             host_root,
             poll_seconds,
             probe_seconds,
             calibrate,
             ready_file,
+            _rtos(rtos, rtos_root, host_root),
         )
     )
 
@@ -96,27 +119,37 @@ async def _run(
     state: Path,
     emulated_cards: Path | None,
     nri_socket: Path | None,
+    cdi_dir: Path | None,
+    pod_resources: Path | None,
     host_root: Path,
     poll: float,
     probe: float,
     calibrate: bool,
     ready_file: Path | None,
+    rtos: Guests | None,
 ) -> None:
     drivers: Callable[[], dict[str, str]] = lambda: agent.cards.driver_versions  # noqa: E731 - named for its type
     able = calibrate and can_measure(emulated_cards)
     measurer = ProcessMeasurer(emulated_cards=emulated_cards, drivers=drivers) if able else None
+
+    def exists(path: str) -> bool:
+        return (host_root / path.lstrip("/")).exists()
+
     agent = Agent(
         node,
         client=connect(kubeconfig, context),
         vendors=_vendors(emulated_cards),
         state=state,
         interceptor=install_interceptor(state),
-        exists=lambda path: (host_root / path.lstrip("/")).exists(),
+        exists=exists,
         poll=poll,
         probe=probe,
+        rtos=rtos,
         measurer=measurer,
         nri_socket=nri_socket,
         guarded=lambda: guarded(Path(endpoint.unix_socket).with_name("guard.lock")),
+        cdi=CdiSpecs(cdi_dir, others=[host_root / "etc/cdi"], exists=exists) if cdi_dir is not None else None,
+        pod_resources=PodResources(pod_resources) if pod_resources is not None else None,
     )
     Path(endpoint.unix_socket).parent.mkdir(parents=True, exist_ok=True)
     async with asyncio.TaskGroup() as group:
@@ -125,6 +158,22 @@ async def _run(
         await serve(agent.app, endpoint, ready=ready_file)
         for task in running:
             task.cancel()
+
+
+def _rtos(wanted: bool | None, roots: Sequence[Path] | None, host_root: Path) -> Guests | None:
+    """The RTOS guests; None on a node without. What the configuration names is looked for where the host is seen."""
+    if wanted is False:
+        return None
+    try:
+        config = load_config(root=host_root)
+    except RefusedError as error:
+        log.error("RTOS guests are not reported: %s", error)
+        return None
+    directory = host_root / config.mica_directory.lstrip("/")
+    if wanted is None and not directory.is_dir():
+        return None
+    config = msgspec.structs.replace(config, mica_directory=str(directory))
+    return Guests(config, tuple(roots or (host_root / str(root).lstrip("/") for root in ROOTS)))
 
 
 class Looked(msgspec.Struct, frozen=True, rename="camel"):

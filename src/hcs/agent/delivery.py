@@ -79,7 +79,7 @@ class Delivery:
         interceptor: str,
         registry: CollectorRegistry,
         exists: Callable[[str], bool] = os.path.exists,
-        cdi: Callable[[], frozenset[str]] = frozenset,
+        cdi: Callable[[Profile], frozenset[str]] = lambda _: frozenset(),
         clock: Callable[[], float] = time.monotonic,
         work: Work = asyncio.to_thread,
     ) -> None:
@@ -97,7 +97,7 @@ class Delivery:
             interceptor: host path of the library; empty where there is none.
             registry: where the metrics live.
             exists: whether the host has a path.
-            cdi: the CDI names that the runtime can resolve now.
+            cdi: the CDI names that the runtime can resolve now, as far as they fit a profile.
             clock: seconds; only differences count.
             work: how to do what waits for a disk.
         """
@@ -257,7 +257,7 @@ class Delivery:
         try:
             adjustment = await self._adjustment(pod, allocation, facts)
             if not withdraws:
-                count = len(allocation.containers[facts.name])
+                count = len(allocation.grants(facts.name))
                 adjustment = withdrawn(adjustment, self._profiles(), count)
             if from_memory:
                 self._wake.set()
@@ -314,7 +314,7 @@ class Delivery:
             files = {device.id: self._cards.files(device) for device in mine}
             prepared = _Prepared(allocation, profile, identities, present, files)
             node = self._node_facts(prepared, mine)
-            for name in allocation.containers:
+            for name in (*allocation.containers, *allocation.reuses):
                 write_host_files(inject(allocation, profile, ContainerFacts(name), node).files)
             return prepared
 
@@ -345,7 +345,7 @@ class Delivery:
             state=str(self._state),
             interceptor=self._interceptor,
             present=prepared.present,
-            cdi=self._cdi(),
+            cdi=self._cdi(prepared.profile),
             files=prepared.files,
         )
 

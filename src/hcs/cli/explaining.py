@@ -242,6 +242,8 @@ NEAREST: Final = (
     "DeviceQuarantined",
     "DeviceForeign",
     "NodeNotReady",
+    "RuntimeTooOld",
+    "RuntimeFailsOpen",
     "NodeCordoned",
     "NodeSelectorMismatch",
     "TooFewCards",

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from hcs.inject.adjustments import Adjustment, DeviceNode, HostFile, Mount, Variable
+from hcs.inject.cdi import card_name
 from hcs.inject.collectives import Wires, collective_variables, undisputed
 from hcs.inject.profiles import HostPath, Profile, Profiles, fill, fill_each
 from hcs.inject.shares import share_files, share_mounts
@@ -157,6 +158,15 @@ def candidate_paths(profile: Profile, devices: Iterable[Device]) -> tuple[str, .
     return tuple(dict.fromkeys(path for pattern in paths for path in fill_each(pattern, ordered)))
 
 
+def card_files(profile: Profile, device: Device, node: NodeFacts) -> tuple[list[DeviceNode], list[Mount]]:
+    """Everything of the host that a container needs for one card: what its CDI name stands for.
+
+    Raises:
+        RefusedError: a required file is not there.
+    """
+    return _host_files(profile, [device], msgspec.structs.replace(node, cdi=frozenset()))
+
+
 def _granted(allocation: Allocation, container: str, node: NodeFacts) -> list[tuple[Device, Grant]]:
     """The container's devices with their grants, in ascending order of index."""
     grants = allocation.grants(container)
@@ -174,7 +184,10 @@ def _granted(allocation: Allocation, container: str, node: NodeFacts) -> list[tu
 def _host_files(profile: Profile, devices: list[Device], node: NodeFacts) -> tuple[list[DeviceNode], list[Mount]]:
     nodes: list[DeviceNode] = []
     mounts: list[Mount] = []
-    if not _cdi(profile, devices, node):  # a CDI name brings nodes and driver files of its own
+    named = _cdi(profile, devices, node)
+    if named and named == tuple(card_name(device) for device in devices):
+        return nodes, mounts  # our own names bring everything
+    if not named:  # a vendor's name brings nodes and driver files of its own
         nodes += [DeviceNode(path, path) for path in _existing(profile.devices, devices, node)]
         mounts += [Mount(path, path, _READ_ONLY) for path in _existing(profile.mounts, devices, node)]
     for device in devices:
@@ -202,9 +215,12 @@ def _existing(paths: Iterable[HostPath], devices: list[Device], node: NodeFacts)
 
 
 def _cdi(profile: Profile, devices: list[Device], node: NodeFacts) -> tuple[str, ...]:
-    """The devices' CDI names where all of them resolve on this node, else none."""
+    """The devices' CDI names where all of them resolve on this node, else none; the vendor's before our own."""
     wanted = fill_each(profile.cdi, devices) if profile.cdi else ()
-    return wanted if node.cdi.issuperset(wanted) else ()
+    if wanted and node.cdi.issuperset(wanted):
+        return wanted
+    own = tuple(card_name(device) for device in devices)
+    return own if node.cdi.issuperset(own) else ()
 
 
 def _environment(

@@ -170,6 +170,39 @@ class NodeReady:
         )
 
 
+class RuntimeAble:
+    """The node's container runtime can do what the pod needs: another command line, a share that is held to it."""
+
+    stage: Final = "state"
+
+    def keep(self, snapshot: Snapshot, appraisal: Appraisal) -> Mask:
+        fleet = snapshot.fleet
+        kept: Mask = fleet.fails_closed[fleet.node] | _by_kind(snapshot, appraisal.whole)
+        if appraisal.request.entrypoints:
+            kept &= fleet.replaces_args[fleet.node] | ~_by_kind(snapshot, self._with_entry_point(snapshot, appraisal))
+        return kept
+
+    def refuse(self, snapshot: Snapshot, appraisal: Appraisal, node: int, left: Mask) -> Refusal:
+        fleet = snapshot.fleet
+        runtime = fleet.nodes[node].abilities.runtime
+        here = _kinds(snapshot, node, left)
+        if not fleet.replaces_args[node] and self._with_entry_point(snapshot, appraisal)[here].any():
+            return Refusal(
+                "RuntimeTooOld",
+                f"{runtime} cannot change a container's command line, which the pod's entry point for this vendor "
+                "needs; containerd can from 2.2 on, CRI-O from 1.34 on",
+            )
+        return Refusal(
+            "RuntimeFailsOpen",
+            f"{runtime} may start a container without the agent's answer, so that nothing would hold a share to its "
+            "memory; turn on its default validator, or run hcs guard beside it, or ask for whole cards",
+        )
+
+    def _with_entry_point(self, snapshot: Snapshot, appraisal: Appraisal) -> Mask:
+        vendors = {vendor for vendor, _ in appraisal.request.entrypoints}
+        return np.array([device.vendor in vendors for device in snapshot.fleet.kinds], dtype=np.bool_)
+
+
 class NotForeign:
     """Nobody outside HCS holds the card."""
 
@@ -272,6 +305,7 @@ FILTERS: Final[tuple[Filter, ...]] = (
     AcuFits(),
     EnoughCards(),
     NodeReady(),
+    RuntimeAble(),
     NotForeign(),
     NotQuarantined(),
     DeviceUsable(),

@@ -73,6 +73,10 @@ class Fleet(msgspec.Struct, frozen=True, eq=False, dict=True):
     """[G + 1] Where each group's devices begin; the last entry is D."""
     group_node: Integers
     ready: Mask
+    replaces_args: Mask
+    """[N] Whether the node's container runtime can change a command line, as far as it is known."""
+    fails_closed: Mask
+    """[N] Whether no container starts there without the agent's answer, as far as it is known."""
     shape: Integers
     columns: tuple[str, ...]
     """[X] The names of what nodes offer beside devices, sorted."""
@@ -229,6 +233,8 @@ def _assemble(laid: tuple[_Laid, ...]) -> Fleet:
         group_first=_integers(np.concatenate(([0], np.cumsum(sizes)))),
         group_node=_integers(np.repeat(np.arange(len(laid)), [len(one.groups) for one in laid])),
         ready=_mask(np.array([one.node.ready for one in laid], dtype=np.bool_)),
+        replaces_args=_mask(np.array([_can(one.node, one.node.abilities.args) for one in laid], dtype=np.bool_)),
+        fails_closed=_mask(np.array([_can(one.node, one.node.abilities.fail_closed) for one in laid], dtype=np.bool_)),
         shape=_integers(np.array(shape_of, dtype=np.int64)),
         columns=columns,
         room=_integers(room),
@@ -236,6 +242,11 @@ def _assemble(laid: tuple[_Laid, ...]) -> Fleet:
         device_index=DeviceIndex(index, first_device, tuple(one.offsets for one in laid)),
         laid=laid,
     )
+
+
+def _can(node: NodeInventory, able: bool) -> bool:
+    """What a runtime nobody has asked yet is taken to be able to do: the agent refuses what it cannot."""
+    return able or not node.abilities.runtime
 
 
 def _kind(device: Device) -> tuple[object, ...]:

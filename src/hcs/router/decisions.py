@@ -5,6 +5,7 @@ asked and what the card is, never what is free at the moment: kube-scheduler com
 between calls makes it try the pod again without a pause.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -22,6 +23,9 @@ from hcs.placement.plans import NodeRefusal, Placement, Unplaceable, summarise
 from hcs.placement.snapshot import Snapshot
 from hcs.router.heartbeats import NO_LEASES
 from hcs.router.images import RuntimeImage, vendors_offering
+from hcs.rtos.hosting import asks_for_guests, unable
+
+
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -49,7 +53,9 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class NotOurs(msgspec.Struct, frozen=True):
-    """The pod asks for nothing of ours: every node will do."""
+    """The pod asks for no card: every node will do, but those that cannot host its RTOS guests."""
+
+    unable: Mapping[str, Refusal] = NO_LEASES
 
 
 Decision = Chosen | Refused | NotOurs
@@ -65,6 +71,7 @@ def decide(
     note: EvictedOwner | None = None,
     reference_rates: ReferenceRates | None = None,
     silent: Mapping[str, Refusal] = NO_LEASES,
+    guests: Mapping[str, Sequence[Pod]] | None = None,
 ) -> Decision:
     """Decide for one pod.
 
@@ -77,13 +84,20 @@ def decide(
         note: what the healer says about the pod that this one replaces.
         reference_rates: of models outside the fleet, for exchange rates.
         silent: nodes that take no new work because their agent does not answer, and what to say about each.
+        guests: node → the pods with RTOS guests that are bound there, or about to be.
     """
+    unhosted = unable(pod, nodes, snapshot.fleet.nodes, guests or {}) if asks_for_guests(pod) else {}
+    if unhosted and len(unhosted) == len(nodes):
+        reasons = sorted({str(refusal) for refusal in unhosted.values()})
+        return Refused("; ".join(reasons)[:1024], unhosted)
+    if unhosted:
+        silent = {**silent, **unhosted}
     try:
-        request = read_request(pod)
+        request = _read(pod)
     except RefusedError as error:
         return _nowhere(nodes, error.refusals[0], str(error))
     if request is None:
-        return NotOurs()
+        return NotOurs(unhosted)
     if pod.spec.schedulerName not in names.SCHEDULERS:
         refusal = Refusal(
             "WrongScheduler",
@@ -106,6 +120,30 @@ def decide(
         refusals = tuple(sorted((*answer.refusals, *quiet), key=lambda refusal: refusal.node))
         answer = Unplaceable(refusals, summarise(refusals))
     return Refused(answer.summary, {one.node: one.refusal for one in answer.refusals})
+
+
+_READ: Final[OrderedDict[bytes, ComputeRequest]] = OrderedDict()
+_REMEMBERED: Final = 4096
+
+
+def _read(pod: Pod) -> ComputeRequest | None:
+    """Read a request; pods that are copies of each other are read once."""
+    spec = pod.spec
+    words = msgspec.msgpack.encode(
+        (
+            pod.metadata.annotations,
+            [(one.name, one.resources) for one in spec.containers],
+            [(one.name, one.resources) for one in spec.initContainers or ()],
+        )
+    )
+    request = _READ.get(words)
+    if request is None:
+        request = read_request(pod)
+        if request is not None:
+            _READ[words] = request
+            if len(_READ) > _REMEMBERED:
+                _READ.popitem(last=False)
+    return request
 
 
 def _as_accepted(

@@ -24,10 +24,12 @@ from hcs.placement.preemption import Budget, RunningPod
 from hcs.placement.snapshot import Snapshot
 from hcs.router.bystanders import budgets_of, running_pods
 from hcs.router.decisions import Chosen, Decision, decide, vendor_bound
+from hcs.router.guests import ExpectedGuests
 from hcs.router.meters import Meters
 from hcs.router.reservations import Reservations
 from hcs.router.resumption import note_for
 from hcs.router.view import FleetView
+from hcs.rtos.hosting import asks_for_guests
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +63,7 @@ class Desk:
         self.now, self.today = now, today
         self.checkpoints: dict[str, datetime.datetime] = {}
         """Pod UID → when its newest complete checkpoint was written."""
+        self.guests = ExpectedGuests()
         self._grown = grown
         self._events = EventRecorder(client, "router")
         self._telling: set[asyncio.Task[None]] = set()
@@ -77,6 +80,7 @@ class Desk:
                 note=note_for(pod, self.view.noted),
                 reference_rates=self.view.reference_rates,
                 silent=self.view.silent,
+                guests=self.guests.by_node(self.view.pods()) if asks_for_guests(pod) else None,
             )
 
     def _placer(self) -> Placer:

@@ -52,6 +52,7 @@ from hcs.router.wire import (
     PreemptAnswer,
     PreemptArguments,
 )
+from hcs.rtos.hosting import asks_for_guests
 
 log = logging.getLogger(__name__)
 
@@ -163,13 +164,16 @@ class Extender:
             self._stirred.set()
             return FilterAnswer(error="what became of the pod's last binding is not known yet")
         with self.meters.filter_seconds.time():
-            decision = self._decide(pod, nodes)
+            member = self.conductor.leads(pod)
+            decision = self._decide(pod, nodes, member=member)
         self.meters.filters.labels(type(decision).__name__.lower()).inc()
-        member = self.conductor.leads(pod)
         if not member and not self.preemption.keeps(uid):
             self._released(uid)
         if isinstance(decision, NotOurs):
-            return FilterAnswer(node_names=tuple(nodes))
+            return FilterAnswer(
+                node_names=tuple(name for name in nodes if name not in decision.unable),
+                failed_and_unresolvable_nodes={name: str(why) for name, why in decision.unable.items()},
+            )
         if isinstance(decision, Refused):
             return self._refuse(pod, nodes, decision)
         if not member:  # a gang's devices are held by its plan
@@ -252,7 +256,10 @@ class Extender:
             return await self._bind_member(pod, node)
         decision = self.desk.confirm(pod, node)
         if isinstance(decision, NotOurs):
+            self.desk.guests.expect(pod, node)
             outcome = await carry_out_plainly(self._client, pod, node)
+            if outcome.error and not outcome.unsure:
+                self.desk.guests.forget(uid)
             return self._bound("refused" if outcome.error else "bound", outcome.error)
         if isinstance(decision, Refused):
             self._released(uid)
@@ -309,9 +316,9 @@ class Extender:
         log.info("bound: pod=%s node=%s devices=%s", pod.key, outcome.bound.node, sorted(outcome.bound.devices()))
         return self._bound("bound")
 
-    def _decide(self, pod: Pod, nodes: Sequence[str]) -> Decision:
+    def _decide(self, pod: Pod, nodes: Sequence[str], *, member: bool) -> Decision:
         """A member of a gang is led by its plan; what is wrong with a request is said either way."""
-        if self.conductor.leads(pod):
+        if member:
             return self.conductor.decide(pod, nodes)
         return self.desk.decide(pod, nodes)
 
@@ -380,6 +387,9 @@ class Extender:
         if self.offers.pod_changed(kind, pod):
             self._stirred.set()
         if kind == "DELETED" or pod.finished:
+            self.desk.guests.forget(uid)
+            if asks_for_guests(pod):
+                self._grown()
             self.waiting.leave(uid)
             self.preemption.placed(uid)
             self._released(uid)
@@ -388,7 +398,7 @@ class Extender:
             self.preemption.placed(uid)
             if uid not in self._binding:
                 self._released(uid)
-        elif not self.view.synced and asks_for_compute(pod) and _was_refused(pod):
+        elif not self.view.synced and (asks_for_compute(pod) or asks_for_guests(pod)) and _was_refused(pod):
             self.waiting.find(uid)
         self._count()
 
@@ -473,7 +483,7 @@ class Extender:
             decision = self.desk.decide(pod, nodes, found)
             if isinstance(decision, Chosen):
                 found.append(decision.allocation)
-            return isinstance(decision, Chosen)
+            return isinstance(decision, Chosen | NotOurs)
 
         poke, again = self.waiting.due(fits, now)
         for uid in poke:
