@@ -1,8 +1,8 @@
 """The experiment: tasks arrive in a random order and never leave; each is placed or dropped for good.
 
 Demand is brought to 130 % of the cluster by cloning or removing tasks drawn at random. The order of the nodes, which
-breaks ties, is drawn once for a run. After each arrival one sample is taken, and samples are averaged over whole percents
-of what has arrived. All after Weng et al., USENIX ATC 2023, and their published simulator.
+breaks ties, is drawn once for a run. After each arrival one sample is taken, and samples are averaged over whole
+percents of what has arrived. All after Weng et al., USENIX ATC 2023, and their published simulator.
 """
 
 import random

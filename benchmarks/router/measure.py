@@ -110,9 +110,7 @@ async def _over_http(extender: Extender, pods: list[Pod], names: tuple[str, ...]
     listener = Endpoint().listen()
     server = uvicorn.Server(uvicorn.Config(make_app(extender), log_level="error", lifespan="off"))
     serving = asyncio.create_task(server.serve([listener]))
-    while not server.started:
-        await asyncio.sleep(0.01)
-    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    reader, writer = await asyncio.open_connection(*listener.getsockname())  # it listens already
     listed = msgspec.json.encode(names)
     began = time.perf_counter()
     for pod in pods:

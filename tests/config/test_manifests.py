@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 from tests.clusters import CONFIG, real_binaries
-from tests.config.configured import manifests
+from tests.config.configured import OPTIONAL, manifests
 
 from hcs.model import names
 
-OBJECTS = manifests()
+OBJECTS = manifests() + manifests(*OPTIONAL)
 WORKLOADS = [item for item in OBJECTS if item["kind"] in ("Deployment", "DaemonSet")]
 KUBECTL = shutil.which("kubectl", path=os.pathsep.join([str(real_binaries() or ""), os.environ.get("PATH", "")]))
 NODE_PROGRAMS = {"hcs-agent", "hcs-neuroplugin"}
@@ -30,12 +30,8 @@ def listed(folder: Path) -> list[Path]:
     return [folder / resource for resource in resources]
 
 
-OPTIONAL = {CONFIG / "volcano.yaml"}
-"""Applied by those who have what it is for."""
-
-
 def test_two_calls_apply_everything() -> None:
-    files = {path for path in CONFIG.rglob("*.yaml") if path.name != "kustomization.yaml"} - OPTIONAL
+    files = {path for path in CONFIG.rglob("*.yaml") if path.name != "kustomization.yaml"} - {CONFIG / name for name in OPTIONAL}
     assert {*listed(CONFIG), *listed(CONFIG / "profiles")} == files
 
 

@@ -193,3 +193,8 @@ class TestAllocated:
         annotations = {names.ALLOCATION: self.text(reuses={"setup": "main"})}
         reusing = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
         assert isinstance(allocated(reusing, "node-1"), Allocation)
+
+
+def test_a_guest_without_a_card_is_none_of_ours() -> None:
+    container = Container("main", resources=Resources(limits={names.RTOS_GUESTS: "1"}))
+    assert allocated(Pod(spec=PodSpec(containers=[container], nodeName="node-1")), "node-1") is None

@@ -107,6 +107,11 @@ def compile_sources(directory: Path, sources: list[Path], output: str, *flags: s
     return target
 
 
+def build_tool(*arguments: str) -> None:
+    """Run CMake."""
+    _run([_tool("cmake"), *arguments])
+
+
 def _tool(name: str) -> str:
     beside = Path(sysconfig.get_path("scripts")) / name
     found = str(beside) if beside.exists() else shutil.which(name)

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 import yaml
 
+from hcs.model.devices import NodeInventory
 from hcs.model.pods import Pod
+from hcs.model.requests import ComputeRequest
 from hcs.neuro.allocator import Allocator
 from hcs.neuro.grids import layout
 from hcs.neuro.scheduling import (
@@ -19,7 +21,9 @@ from hcs.neuro.scheduling import (
     rank,
     refuse,
     victims,
-)
+)from hcs.placement.engine import place
+from hcs.placement.plans import Placement, Unplaceable
+from hcs.placement.snapshot import Snapshot
 
 KSPS, STREAMS = "snn.ai.compute/ksps", "snn.ai.compute/event-routing-streams"
 
@@ -104,3 +108,27 @@ def test_a_number_of_cores_becomes_a_rectangle() -> None:
     assert placed is not None
     assert placed.rectangle.area >= 25
     assert choose_rectangle(board, 41) is None
+
+
+def test_placement_counts_spikes_like_any_other_capacity() -> None:
+    nodes = [
+        NodeInventory(name="large", capacities=offered_by({KSPS: "500", STREAMS: "12"})),
+        NodeInventory(name="bare"),
+    ]
+
+    def asks(ksps: int) -> ComputeRequest:
+        return ComputeRequest(containers=(), capacities=((STREAMS, 2), (KSPS, ksps)))
+
+    snapshot = Snapshot.build(nodes)
+    placed = place(snapshot, asks(400))
+    assert isinstance(placed, Placement)
+    assert placed.node == "large"
+    held = snapshot.with_allocation(placed.allocation("uid"))
+    assert isinstance(place(held, asks(100)), Placement)
+    refused = place(held, asks(101))
+    assert isinstance(refused, Unplaceable)
+    assert {one.node: one.refusal.reason for one in refused.refusals} == {
+        "bare": "CapacityTooSmall",
+        "large": "CapacityTaken",
+    }
+    assert isinstance(place(held.without(placed.allocation("uid")), asks(500)), Placement)

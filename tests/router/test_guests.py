@@ -13,6 +13,7 @@ from hcs.model.devices import NodeInventory, RtosHost
 from hcs.model.pods import Pod
 from hcs.placement.snapshot import Snapshot
 from hcs.router.decisions import Chosen, NotOurs, Refused, decide
+from hcs.router.guests import ExpectedGuests
 
 HOST = RtosHost("xen", pcpus=4, total_memory_mb=1024, free_memory_mb=1024, ready=True)
 GUEST = {"memory": "512Mi", names.RTOS_GUESTS: "1"}
@@ -42,6 +43,20 @@ def test_a_guest_with_a_card_gets_both_on_one_node() -> None:
     refused = decide(pod(**{names.VRAM: "16Gi"}), ["rt", "gpu"], SNAPSHOT)
     assert isinstance(refused, Refused)
     assert refused.nodes.keys() == {"rt", "gpu"}
+
+
+def test_a_guest_is_expected_from_its_binding_until_it_is_seen() -> None:
+    expected = ExpectedGuests()
+    asking = pod("a")
+    expected.expect(asking, "rt")
+    expected.expect(msgspec.convert(pod_manifest("b", uid="b"), Pod), "rt")
+    assert expected.by_node([asking]) == {"rt": [asking]}
+    bound = msgspec.structs.replace(asking, spec=msgspec.structs.replace(asking.spec, nodeName="rt"))
+    assert expected.by_node([bound]) == {"rt": [bound]}
+    assert expected.by_node([]) == {}
+    expected.expect(asking, "rt")
+    expected.forget("a")
+    assert expected.by_node([]) == {}
 
 
 async def rtos_node(s: Scene, name: str, host: RtosHost) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from hcs.inject.builtin import builtin_profiles
+from hcs.model.devices import Link
 from hcs.ura.catalogue import load_catalogue
 from hcs.vendors import emulated
 from hcs.vendors.base import HealthObservation, Vendor, VendorError
@@ -99,3 +100,16 @@ def test_cards_whose_shares_nothing_enforces_say_so(tmp_path: Path) -> None:
     put(tmp_path, vendor="cambricon", model="MLU370-X8", uuid="MLU-1")
     whole_only = {found.vendor: found.whole_only for found in make(tmp_path).probe()}
     assert whole_only == {"nvidia": False, "cambricon": True}
+
+
+def test_where_a_card_sits_is_said_beside_it(tmp_path: Path) -> None:
+    """Links and NUMA node are no part of the card file, whose layout the drivers share; nonsense is not believed."""
+    first, second = put(tmp_path, uuid="a"), put(tmp_path, index=1, uuid="b")
+    emulated.write_place(first, numa=1, links=[Link("b", "NV12", 200_000)])
+    emulated.write_place(second, numa=None, links=[])
+    assert not second.with_suffix(".place").exists()
+    one, other = make(tmp_path).probe()
+    assert (one.numa, one.links) == (1, (Link("b", "NV12", 200_000),))
+    assert (other.numa, other.links) == (None, ())
+    first.with_suffix(".place").write_text("[")
+    assert make(tmp_path).probe()[0].links == ()

@@ -69,6 +69,7 @@ class NeuroNode:
         self.service = NeuralService([driver.query() for driver in drivers.values()], first_id=first_id)
         self.books = Books(self.service, settings)
         self._dirty = asyncio.Event()
+        self._published: dict[str, frozenset[str]] = {}
         self.operator = Operator(self.service, drivers, changed=self._changed, call=call)
         self._pause = pause
         self.registry = CollectorRegistry()
@@ -98,7 +99,11 @@ class NeuroNode:
             RefusedError: a list is too long.
         """
         for plugin in self.plugins:
-            await plugin.publish(self.books.units(plugin.resource.name))
+            name = plugin.resource.name
+            healthy = self.books.healthy(name)
+            if self._published.get(name) != healthy:  # a list of 20 000 ids takes a tenth of a second to make
+                await plugin.publish(self.books.units(name, healthy))
+                self._published[name] = healthy
 
     def tasks(self) -> list[Callable[[], Awaitable[None]]]:
         """What to keep running."""

@@ -6,10 +6,12 @@ a request really fits is always decided on the exact amounts.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from functools import cached_property
+from typing import Any, Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from hcs.model.locality import NOWHERE, Locality
 from hcs.placement.appraisals import Appraisal
@@ -23,7 +25,7 @@ CARD: Final = 1000
 MOST: Final = 1 << 20
 
 
-class Ask(msgspec.Struct, frozen=True, eq=False):
+class Ask(msgspec.Struct, frozen=True, eq=False, dict=True):
     """What one pod needs, per kind [K] and per column [X]. Amounts of kinds that do not serve are 0.
 
     ``bytes`` and ``milliacu`` are exact, on each of ``cards`` cards; ``share`` is how policies see them, in thousandths
@@ -47,6 +49,31 @@ class Ask(msgspec.Struct, frozen=True, eq=False):
     """[N] The nodes that keep the request's rules about networks and data; None where it has none."""
     likes: Integers | None = None
     """[N] How much the request prefers each node, from 0 to 100; None where it prefers none."""
+    rewritten: Mask | None = None
+    """[K] The kinds on which the pod's command line is another, which its runtime must be able to; None: nowhere."""
+
+    @cached_property
+    def by_kind(self) -> "ByKind":
+        """The amounts with an entry more, for places where there is no device."""
+
+        def padded(array: NDArray[Any]) -> NDArray[Any]:
+            return np.append(array, array.dtype.type(0))
+
+        return ByKind(
+            cards=padded(self.cards),
+            bytes=padded(self.bytes),
+            milliacu=padded(self.milliacu),
+            shared=padded(self.serves & ~self.whole),
+            whole=padded(self.serves & self.whole),
+            single=padded(self.cards < 2),
+            named=padded((~self.substitute).astype(np.int64)),
+            share=padded(self.share),
+            thrift=padded(self.thrift),
+            rewritten=None if self.rewritten is None else padded(self.rewritten),
+            any_shared=bool((self.serves & ~self.whole).any()),
+            any_whole=bool((self.serves & self.whole).any()),
+            any_needs=bool(self.needs.any()),
+        )
 
     @property
     def compound(self) -> bool:
@@ -57,6 +84,24 @@ class Ask(msgspec.Struct, frozen=True, eq=False):
     def cardless(self) -> bool:
         """Whether it asks for columns alone."""
         return not self.cards.any() and not self.containers
+
+
+class ByKind(msgspec.Struct, frozen=True, eq=False):
+    """An ask's amounts [K + 1], the last for "no device"; which kinds serve with a share, which with whole cards."""
+
+    cards: Integers
+    bytes: Integers
+    milliacu: Integers
+    shared: Mask
+    whole: Mask
+    single: Mask
+    named: Integers
+    share: Integers
+    thrift: Integers
+    rewritten: Mask | None
+    any_shared: bool
+    any_whole: bool
+    any_needs: bool
 
 
 def ask_of(
@@ -106,6 +151,7 @@ def ask_of(
         parts=tuple(ask_of(fleet, (one,), capacities) for one in appraisals) if len(appraisals) > 1 else (),
         reach=_reach(fleet, locality),
         likes=likes,
+        rewritten=_rewritten(fleet, first),
     )
 
 
@@ -133,6 +179,13 @@ def usual(fleet: Fleet) -> tuple[tuple[Ask, int], ...]:
         )
         for cards, share, often in USUAL
     )
+
+
+def _rewritten(fleet: Fleet, appraisal: Appraisal | None) -> Mask | None:
+    if appraisal is None or not appraisal.request.entrypoints:
+        return None
+    vendors = {vendor for vendor, _ in appraisal.request.entrypoints}
+    return np.array([device.vendor in vendors for device in fleet.kinds], dtype=np.bool_)
 
 
 def _reach(fleet: Fleet, locality: Locality) -> Mask | None:

@@ -71,14 +71,16 @@ def score(
         return _score_compound(rows, ask, policy, outlook), np.full(count, _DROPPED)
     if ask.cardless:
         fits = bare_that_fit(rows, ask)
-        scores = policy.cards(rows, ask, np.zeros(rows.free.shape), outlook)
+        scores = policy.cards(rows, ask, np.zeros(rows.free.shape, dtype=np.float64), outlook)
         return np.where(fits, scores, _DROPPED), np.full(count, _DROPPED)
     best, place = np.full(count, _DROPPED), np.full(count, _DROPPED)
-    if (ask.serves & ~ask.whole).any():
+    if ask.by_kind.any_shared:
         best, place = _score_shares(rows, ask, policy, outlook)
-    if (ask.serves & ask.whole).any():
+    if ask.by_kind.any_whole:
         chosen = cards_that_fit(rows, ask)
-        scores = np.where(chosen.any(axis=1), policy.cards(rows, ask, chosen * float(CARD), outlook), _DROPPED)
+        scores = np.where(
+            chosen.any(axis=1), policy.cards(rows, ask, chosen.astype(np.float64) * CARD, outlook), _DROPPED
+        )
         place = np.where(scores > best, _DROPPED, place)
         best = np.maximum(best, scores)
     return best, place
@@ -102,9 +104,9 @@ def _score_compound(rows: Rows, ask: Ask, policy: Policy, outlook: Outlook) -> I
         fits = shares_that_fit(rows, part) | cards_that_fit(rows, part)
         able &= fits.any(axis=1)
         some |= fits
-    wanted = np.append(ask.cards, 0)[rows.row_kind]
+    wanted = ask.by_kind.cards[rows.row_kind]
     chosen = some & (np.cumsum(some, axis=1) <= wanted[:, None])
-    taken = np.where(chosen, np.minimum(rows.free, np.append(ask.share, 0)[rows.row_kind][:, None]), 0.0)
+    taken = np.where(chosen, np.minimum(rows.free, ask.by_kind.share[rows.row_kind][:, None]), 0.0)
     return np.where(able, policy.cards(rows, ask, taken, outlook), _DROPPED)
 
 

@@ -26,7 +26,7 @@ from hcs.placement.nearness import relaxations
 from hcs.placement.outlook import Outlook
 from hcs.placement.packing import Choice, cards_of
 from hcs.placement.plans import Explanation, NodeRefusal, Placement, Unplaceable, summarise
-from hcs.placement.policies import POLICIES, Chosen, Policy
+from hcs.placement.policies import POLICIES, Chosen
 from hcs.placement.rows import cards_open, rows_of, shares_that_fit
 from hcs.placement.snapshot import Snapshot
 from hcs.ura.demand import label
@@ -158,15 +158,15 @@ def _choose(
 ) -> Chosen | None:
     chooses, fleet = POLICIES[policy], snapshot.fleet
     ask = ask_of(fleet, appraisals, request.capacities, request.locality)
-    outlook = look_at(fleet, chooses, tuple(mix))
+    outlook = look_at(fleet, policy, tuple(mix))
     return choose(snapshot, ask, chooses, outlook, arranged, nodes=allowed, seed=seed)
 
 
 @lru_cache(maxsize=8)
-def look_at(fleet: Fleet, policy: Policy, mix: tuple[tuple[ComputeRequest, int], ...]) -> Outlook:
+def look_at(fleet: Fleet, policy: str, mix: tuple[tuple[ComputeRequest, int], ...]) -> Outlook:
     """The outlook of a policy on a mix of requests; on the usual one where none is given."""
     known = [(asked(fleet, request), count) for request, count in mix]
-    return look(fleet, policy, known or usual(fleet))
+    return look(fleet, POLICIES[policy], known or usual(fleet))
 
 
 def asked(fleet: Fleet, request: ComputeRequest) -> Ask:
@@ -203,9 +203,7 @@ def _refuse(
     return every, tuple(name for name in serving if name not in short)
 
 
-NOT_MANAGED: Final = Refusal(
-    "NotManaged", "no ComputeNode describes this node; the HCS agent does not run on it"
-)
+NOT_MANAGED: Final = Refusal("NotManaged", "no ComputeNode describes this node; the HCS agent does not run on it")
 
 
 def nodes_mask(fleet: Fleet, nodes: Collection[str] | None) -> Mask:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcs.placement.asks import CARD, Ask
-from hcs.placement.fleet import Fleet, Integers
+from hcs.placement.fleet import Fleet
 
 Reals = NDArray[np.float64]
 """Whole numbers in floating point: products and sums below 2**53 are exact and BLAS may reorder them."""
@@ -56,10 +56,8 @@ class Outlook(msgspec.Struct, frozen=True, eq=False):
     per_room: Reals
     use: Reals
     """[K + 1, 1001, M] What one card with so much free is to each ask."""
-    lot_gain: Reals
-    """[K + 1, M] How much more fully free cards are to an ask that takes several, for each lot of so many."""
-    several: Integers
-    """[M2] Which asks take several whole cards on some kind."""
+    lots: Reals
+    """[K + 1, W + 1, M] How much more so many fully free cards are to an ask that takes several than to others."""
 
     @property
     def empty(self) -> bool:
@@ -77,7 +75,7 @@ def look_ahead(fleet: Fleet, mix: Iterable[tuple[Ask, int]], covered: float = CO
     """
     counts = _merged(_scarce(fleet, list(mix)))
     chosen = _typical(counts, covered)
-    kinds, several = len(fleet.kinds), []
+    kinds, width = len(fleet.kinds), int(np.diff(fleet.group_first).max(initial=0))
     shape = (kinds + 1, len(chosen))
     share, cards, gain = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     needs = np.zeros((len(chosen), len(fleet.columns)))
@@ -87,8 +85,6 @@ def look_ahead(fleet: Fleet, mix: Iterable[tuple[Ask, int]], covered: float = CO
     for number, (ask, _) in enumerate(chosen):
         needs[number] = ask.needs
         share[:kinds, number], cards[:kinds, number] = ask.share, ask.cards
-        if (ask.cards > 1).any():
-            several.append(number)
         for kind in np.flatnonzero(ask.cards):
             one = int(ask.share[kind])
             if one < CARD:
@@ -112,8 +108,7 @@ def look_ahead(fleet: Fleet, mix: Iterable[tuple[Ask, int]], covered: float = CO
         needs=needs,
         per_room=per_room,
         use=use,
-        lot_gain=gain,
-        several=np.array(several, dtype=np.int64),
+        lots=np.floor(np.arange(width + 1)[None, :, None] / np.maximum(cards, 1)[:, None, :]) * gain[:, None, :],
     )
 
 

@@ -73,7 +73,7 @@ class Placer:
         self._start(Snapshot.of(build_fleet(nodes)))
 
     def _start(self, snapshot: Snapshot) -> None:
-        outlook = look_at(snapshot.fleet, self._chooses, self._mix)
+        outlook = look_at(snapshot.fleet, self.policy, self._mix)
         self._board = Board(snapshot, self._chooses, arranged, outlook=outlook)
         self._forget()
 
@@ -192,7 +192,7 @@ class Placer:
         held = self._on_node.get(name, {}).values()
         kept = self._board.adopt(fleet, name, held)
         if not kept:
-            self._board.forget(look_at(fleet, self._chooses, self._mix))
+            self._board.forget(look_at(fleet, self.policy, self._mix))
             self._known.clear()
         for known in self._known.values():
             known.refusals = None
@@ -209,7 +209,7 @@ class Placer:
         if total >= self._learn_at:
             self._learn_at = max(total * RELEARN, total + 20)
             self._mix = tuple(self._seen.items())
-            self._board.forget(look_at(self.fleet, self._chooses, self._mix))
+            self._board.forget(look_at(self.fleet, self.policy, self._mix))
 
     def _look_up(
         self, request: ComputeRequest, reference_rates: ReferenceRates | None, bound: VendorBound | None
@@ -253,9 +253,7 @@ class Placer:
             known.refusals = {one.node: one for one in refuse_later(self._board.live.vacant(), known.ask.containers)}
         names = known.refusals if nodes is None else sorted(set(nodes))
         unmanaged = NodeRefusal("", NOT_MANAGED, False)
-        refusals = tuple(
-            known.refusals.get(name) or msgspec.structs.replace(unmanaged, node=name) for name in names
-        )
+        refusals = tuple(known.refusals.get(name) or msgspec.structs.replace(unmanaged, node=name) for name in names)
         answer = Unplaceable(refusals, summarise(refusals))
         known.answers[listed] = nodes, answer
         if len(known.answers) > LISTS:
@@ -266,5 +264,6 @@ class Placer:
 def _shape(request: ComputeRequest) -> ComputeRequest:
     """What matters to placement; pods that differ in the rest share one memory."""
     if request.code_image or request.checkpoint or request.entrypoints or request.runtime:
-        return msgspec.structs.replace(request, code_image="", checkpoint="", entrypoints=(), runtime="")
+        vendors = tuple((vendor, "") for vendor, _ in request.entrypoints)
+        return msgspec.structs.replace(request, code_image="", checkpoint="", entrypoints=vendors, runtime="")
     return request

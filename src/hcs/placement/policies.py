@@ -64,7 +64,7 @@ class _Blind:
     snug = True
 
     def shares(self, rows: Rows, ask: Ask, fits: Mask, outlook: Outlook) -> Integers:
-        scores = self._nodes(rows, ask, np.append(ask.share, 0)[rows.row_kind].astype(np.float64))
+        scores = self._nodes(rows, ask, ask.by_kind.share[rows.row_kind].astype(np.float64))
         return np.broadcast_to(scores[:, None], fits.shape)
 
     def cards(self, rows: Rows, ask: Ask, taken: Reals, outlook: Outlook) -> Integers:
@@ -101,7 +101,7 @@ class DotProd(_Blind):
         largest, cards = _largest_cpu(rows), float(grid_of(rows.fleet).largest * CARD)
         cpu, asked = _cpu(rows, ask)
         product = cpu * asked / largest**2 + rows.free.sum(axis=1) * taken / cards**2
-        return (100 * (1 - product / 2)).astype(np.int64)
+        return _cut(100 * (1 - product / 2))
 
 
 class GpuClustering(_Blind):
@@ -110,7 +110,7 @@ class GpuClustering(_Blind):
     def _nodes(self, rows: Rows, ask: Ask, taken: Reals) -> Integers:
         if ask.cardless:
             return np.zeros(len(rows.group), dtype=np.int64)
-        cards = np.append(np.where(ask.whole, ask.cards, 0), 0)[rows.row_kind]
+        cards = (ask.by_kind.cards * ask.by_kind.whole)[rows.row_kind]
         tags = np.array([tag_of(int(count)) for count in cards], dtype=np.int64)
         hosts = rows.hosts > 0
         this = hosts[tags, np.arange(len(tags))]
@@ -148,7 +148,7 @@ class BestFit(_Blind):
         cpu, asked = _cpu(rows, ask)
         cards = float(grid_of(rows.fleet).largest * CARD)
         left = 0.5 * (cpu - asked) / _largest_cpu(rows) + 0.5 * (rows.free.sum(axis=1) - taken) / cards
-        return np.maximum(100 * (1 - left), 0).astype(np.int64)
+        return _cut(np.maximum(100 * (1 - left), 0))
 
 
 class Spread(_Blind):
@@ -157,7 +157,9 @@ class Spread(_Blind):
     snug = False
 
     def shares(self, rows: Rows, ask: Ask, fits: Mask, outlook: Outlook) -> Integers:
-        scores: Integers = self._nodes(rows, ask, rows.free.max(axis=1))[:, None] * 8 + rows.free.astype(np.int64) // 128
+        scores: Integers = (
+            self._nodes(rows, ask, rows.free.max(axis=1))[:, None] * 8 + rows.free.astype(np.int64) // 128
+        )
         return scores
 
     def cards(self, rows: Rows, ask: Ask, taken: Reals, outlook: Outlook) -> Integers:
@@ -166,7 +168,7 @@ class Spread(_Blind):
     def _nodes(self, rows: Rows, ask: Ask, taken: Reals) -> Integers:
         cpu, _ = _cpu(rows, ask)
         own = np.maximum(rows.size * float(CARD), 1)
-        return (50 * rows.free.sum(axis=1) / own + 50 * cpu / _largest_cpu(rows)).astype(np.int64)
+        return _cut(50 * rows.free.sum(axis=1) / own + 50 * cpu / _largest_cpu(rows))
 
 
 class Fgd(_Blind):
@@ -205,15 +207,16 @@ class Hcs(_Blind):
 
     def shares(self, rows: Rows, ask: Ask, fits: Mask, outlook: Outlook) -> Integers:
         use = steps(use_lost_to_shares(rows, ask, fits, outlook), outlook, self.LEVELS, self.REACH)
-        thrift = np.append(ask.thrift, 0)[rows.kind]
+        thrift = ask.by_kind.thrift[rows.kind]
         scores: Integers = (
             self.NAMED * _named(rows, ask)
-            + self.WELL * ~rows.degraded
+            + self.WELL * (~rows.degraded if rows.grid.any_degraded else 1)
             + self.USE * use
             + self.THRIFT * thrift
-            + self.LIKED * _liked(rows, ask)[:, None]
             + (rows.tenants > 0)
         )
+        if ask.likes is not None:
+            scores = scores + self.LIKED * _liked(rows, ask)[:, None]
         return scores
 
     def cards(self, rows: Rows, ask: Ask, taken: Reals, outlook: Outlook) -> Integers:
@@ -221,7 +224,7 @@ class Hcs(_Blind):
         taken_cards = (taken > 0).sum(axis=1)
         several = taken_cards > 1
         well = ~(rows.degraded & (taken > 0)).any(axis=1)
-        thrift = np.append(ask.thrift, 0)[rows.row_kind]
+        thrift = ask.by_kind.thrift[rows.row_kind]
         scores: Integers = (
             self.NAMED * _first_named(rows, ask)
             + self.WELL * well
@@ -252,20 +255,26 @@ OUTLOOKS: Final[dict[Looks, float]] = {"nowhere": 0.0, "fragments": PUBLISHED, "
 """What share of all requests the typical ones cover, by what a policy looks at."""
 
 
+def _cut(scores: Reals) -> Integers:
+    """Whole numbers, cut off as the published simulator does."""
+    whole: Integers = scores.astype(np.int64)
+    return whole
+
+
 def _named(rows: Rows, ask: Ask) -> Integers:
-    named: Integers = np.append(~ask.substitute, False)[rows.kind].astype(np.int64)
+    named: Integers = ask.by_kind.named[rows.kind]
     return named
 
 
 def _first_named(rows: Rows, ask: Ask) -> Integers:
-    named: Integers = np.append(~ask.substitute, False)[rows.row_kind].astype(np.int64)
+    named: Integers = ask.by_kind.named[rows.row_kind]
     return named
 
 
 def _liked(rows: Rows, ask: Ask) -> Integers:
     if ask.likes is None:
         return np.zeros(len(rows.group), dtype=np.int64)
-    liked: Integers = ask.likes[rows.fleet.group_node[rows.group]]
+    liked: Integers = ask.likes[rows.node]
     return liked
 
 

@@ -25,7 +25,6 @@ class Grid(msgspec.Struct, frozen=True, eq=False):
     slots: Integers
     """Positions in the fleet; 0 where there is no device."""
     kind: Integers
-    row_kind: Integers
     usable: Mask
     degraded: Mask
     vram: Integers
@@ -34,34 +33,63 @@ class Grid(msgspec.Struct, frozen=True, eq=False):
     """[G] How many devices."""
     largest: int
     """Places in the longest row."""
+    rated: bool
+    """Whether any device has a rate."""
+    any_degraded: bool
 
 
 class Rows(msgspec.Struct, frozen=True, eq=False):
     """Some groups [B] by place [W].
 
-    ``free`` is in thousandths of each card, 0 where it is not usable, and a whole number in floating point. ``room``
-    [B, X] is what is left of the node's columns.
+    ``free`` is in thousandths of each card, 0 where it is not usable, and a whole number in floating point.
     """
 
-    fleet: Fleet
+    snapshot: Snapshot
+    grid: Grid
     group: Integers
     kind: Integers
     row_kind: Integers
     usable: Mask
-    degraded: Mask
+    """Fit for use, and without an owner."""
     free_bytes: Integers
     free_milliacu: Integers
     tenants: Integers
-    owned: Integers
     free: NDArray[np.float64]
+    thousandths: Integers
+    """The same as ``free``, to look up with."""
+    whole: Integers
+    """[B] How many cards are fully free."""
     room: NDArray[np.float64]
-    hosts: Integers
-    size: Integers
+    """[B, X] What is left of the node's columns."""
 
     @property
-    def whole(self) -> NDArray[np.float64]:
-        """[B] How many cards are fully free."""
-        return (self.free == CARD).sum(axis=1).astype(np.float64)
+    def fleet(self) -> Fleet:
+        """The hardware."""
+        return self.snapshot.fleet
+
+    @property
+    def node(self) -> Integers:
+        """[B] The node of each group."""
+        node: Integers = self.fleet.group_node[self.group]
+        return node
+
+    @property
+    def degraded(self) -> Mask:
+        """[B, W] Usable and sub-healthy."""
+        degraded: Mask = self.grid.degraded[self.group]
+        return degraded
+
+    @property
+    def hosts(self) -> Integers:
+        """[5, B] How many containers of each class the group hosts."""
+        hosts: Integers = self.snapshot.hosts[:, self.group]
+        return hosts
+
+    @property
+    def size(self) -> Integers:
+        """[B] How many devices."""
+        size: Integers = self.grid.size[self.group]
+        return size
 
 
 @lru_cache(maxsize=4)
@@ -81,7 +109,7 @@ def grid_of(fleet: Fleet) -> Grid:
         kind = np.where(there, fleet.kind[slots], kinds)
         usable, degraded = there & fleet.usable[slots] & ready, there & fleet.degraded[slots]
         vram, milliacu = np.where(there, fleet.vram[slots], 0), np.where(there, fleet.milliacu[slots], 0)
-    return Grid(slots, kind, kind[:, 0], usable, degraded, vram, milliacu, size, width)
+    return Grid(slots, kind, usable, degraded, vram, milliacu, size, width, bool(milliacu.any()), bool(degraded.any()))
 
 
 def rows_of(snapshot: Snapshot, group: Integers | None = None) -> Rows:
@@ -90,35 +118,38 @@ def rows_of(snapshot: Snapshot, group: Integers | None = None) -> Rows:
     grid = grid_of(fleet)
     if group is None:
         group = np.arange(len(fleet.group_node))
-    slots, usable = grid.slots[group], grid.usable[group]
-    vram, milliacu = grid.vram[group], grid.milliacu[group]
-    if len(fleet.devices):
-        used = snapshot.used[:, slots]
-    else:
-        used = np.zeros((4, *slots.shape), dtype=np.int64)
+    slots, vram = grid.slots[group], grid.vram[group]
+    used = snapshot.used[:, slots] if len(fleet.devices) else np.zeros((4, *slots.shape), dtype=np.int64)
+    usable = grid.usable[group] & (used[3] == 0)
     free_bytes = np.maximum(vram - used[0], 0)
-    free_milliacu = np.maximum(milliacu - used[1], 0)
     free = _part(free_bytes, vram)
-    if milliacu.any():
+    if grid.rated:
+        milliacu = grid.milliacu[group]
+        free_milliacu = np.maximum(milliacu - used[1], 0)
         free = np.where(milliacu > 0, np.minimum(free, _part(free_milliacu, milliacu)), free)
-    owned = used[3]
-    free *= usable & (owned == 0)
-    node = fleet.group_node[group]
+    else:
+        free_milliacu = used[1] * 0
+    free *= usable
+    kind = grid.kind[group]
+    if fleet.columns:
+        node = fleet.group_node[group]
+        room = np.maximum(fleet.room[node] - snapshot.taken[node], 0).astype(np.float64)
+    else:
+        room = np.zeros((len(group), 0))
     return Rows(
-        fleet=fleet,
+        snapshot=snapshot,
+        grid=grid,
         group=group,
-        kind=grid.kind[group],
-        row_kind=grid.row_kind[group],
+        kind=kind,
+        row_kind=kind[:, 0],
         usable=usable,
-        degraded=grid.degraded[group],
         free_bytes=free_bytes,
         free_milliacu=free_milliacu,
         tenants=used[2],
-        owned=owned,
         free=free,
-        room=np.maximum(fleet.room[node] - snapshot.taken[node], 0).astype(np.float64),
-        hosts=snapshot.hosts[:, group],
-        size=grid.size[group],
+        thousandths=free.astype(np.int64),
+        whole=(free == CARD).sum(axis=1),
+        room=room,
     )
 
 
@@ -129,30 +160,23 @@ def _part(free: Integers, all_: Integers) -> NDArray[np.float64]:
 
 def shares_that_fit(rows: Rows, ask: Ask) -> Mask:
     """[B, W] The devices that can give an ask its share of one card now."""
-    bytes_, milliacu = _padded(ask.bytes)[rows.kind], _padded(ask.milliacu)[rows.kind]
-    kinds = _padded(ask.serves & ~ask.whole)[rows.kind]
-    fits: Mask = (
-        rows.usable
-        & kinds
-        & (rows.owned == 0)
-        & (rows.free_bytes >= bytes_)
-        & (rows.free_milliacu >= milliacu)
-        & _roomy(rows, ask)[:, None]
-    )
-    return fits
+    by, kind = ask.by_kind, rows.kind
+    held = rows.fleet.fails_closed[rows.node][:, None]  # else nothing would hold the share to its memory
+    fits: Mask = rows.usable & held & by.shared[kind] & (rows.free_bytes >= by.bytes[kind])
+    if rows.grid.rated:
+        fits &= rows.free_milliacu >= by.milliacu[kind]
+    elif ask.milliacu.any():
+        fits &= by.milliacu[kind] == 0
+    return _on_roomy(rows, ask, fits)
 
 
 def cards_open(rows: Rows, ask: Ask) -> Mask:
     """[B, W] The devices that an ask could have whole, whether or not they are enough."""
-    kind = rows.kind
-    open_: Mask = (
-        rows.usable
-        & _padded(ask.serves & ask.whole)[kind]
-        & (rows.tenants == 0)
-        & ~(rows.degraded & (_padded(ask.cards)[kind] > 1))
-        & _roomy(rows, ask)[:, None]
-    )
-    return open_
+    by, kind = ask.by_kind, rows.kind
+    open_: Mask = rows.usable & by.whole[kind] & (rows.tenants == 0)
+    if rows.grid.any_degraded:
+        open_ &= by.single[kind] | ~rows.degraded
+    return _on_roomy(rows, ask, open_)
 
 
 def cards_that_fit(rows: Rows, ask: Ask) -> Mask:
@@ -160,16 +184,19 @@ def cards_that_fit(rows: Rows, ask: Ask) -> Mask:
 
     Sub-healthy ones are taken for single cards only, and last.
     """
-    cards = np.where(cards_open(rows, ask), _padded(ask.cards)[rows.kind], 0)
+    cards = np.where(cards_open(rows, ask), ask.by_kind.cards[rows.kind], 0)
     width = cards.shape[1]
     # The smallest n such that n of the devices each ask for at most n.
     asked = np.sort(np.where(cards > 0, cards, width + 1), axis=1)
     enough = asked <= np.arange(1, width + 1)
     needed = np.where(enough.any(axis=1), enough.argmax(axis=1) + 1, 0)[:, None]
     able = (cards > 0) & (cards <= needed)
-    well = able & ~rows.degraded
-    sick = able & rows.degraded
-    rank = np.where(well, np.cumsum(well, axis=1), well.sum(axis=1)[:, None] + np.cumsum(sick, axis=1))
+    if rows.grid.any_degraded:
+        sick = able & rows.degraded
+        well = able & ~sick
+        rank = np.where(well, np.cumsum(well, axis=1), well.sum(axis=1)[:, None] + np.cumsum(sick, axis=1))
+    else:
+        rank = np.cumsum(able, axis=1)
     chosen: Mask = able & (rank <= needed)
     return chosen
 
@@ -177,21 +204,25 @@ def cards_that_fit(rows: Rows, ask: Ask) -> Mask:
 def bare_that_fit(rows: Rows, ask: Ask) -> Mask:
     """[B] The groups whose node can serve an ask for columns alone; the first group of each node stands for it."""
     fleet = rows.fleet
-    first = fleet.first_group[fleet.group_node[rows.group]] == rows.group
-    fits: Mask = first & fleet.ready[fleet.group_node[rows.group]] & _roomy(rows, ask)
+    first = fleet.first_group[rows.node] == rows.group
+    fits: Mask = first & fleet.ready[rows.node] & _roomy(rows, ask)
     return fits
+
+
+def _on_roomy(rows: Rows, ask: Ask, devices: Mask) -> Mask:
+    if ask.by_kind.rewritten is not None:
+        devices = devices & (rows.fleet.replaces_args[rows.node][:, None] | ~ask.by_kind.rewritten[rows.kind])
+    if ask.reach is None and not ask.by_kind.any_needs:
+        return devices
+    on_roomy: Mask = devices & _roomy(rows, ask)[:, None]
+    return on_roomy
 
 
 def _roomy(rows: Rows, ask: Ask) -> Mask:
     """[B] Whether the node itself serves: by what is left of its columns, and by where it stands."""
     fits: Mask = np.ones(len(rows.group), dtype=np.bool_)
-    if ask.needs.any():
-        fits = (rows.room >= ask.needs).all(axis=1)
+    if ask.by_kind.any_needs:
+        fits &= np.all(rows.room >= ask.needs, axis=1)
     if ask.reach is not None:
-        fits = fits & ask.reach[rows.fleet.group_node[rows.group]]
+        fits &= ask.reach[rows.node]
     return fits
-
-
-def _padded(by_kind: NDArray[np.generic]) -> NDArray[np.generic]:
-    """With an entry for "no device"."""
-    return np.append(by_kind, by_kind.dtype.type(0))

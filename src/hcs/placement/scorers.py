@@ -23,8 +23,8 @@ from hcs.placement.rows import Rows
 def after_share(rows: Rows, ask: Ask, fits: Mask) -> tuple[Integers, Integers, Integers]:
     """The places a share could take, as (row, place) pairs [P], and what would be free of each card after."""
     row, place = np.nonzero(fits)
-    share = np.append(ask.share, 0)[rows.kind[row, place]]
-    left = np.maximum(rows.free[row, place].astype(np.int64) - share, 0)
+    share = ask.by_kind.share[rows.kind[row, place]]
+    left = np.maximum(rows.thousandths[row, place] - share, 0)
     return row, place, left
 
 
@@ -32,7 +32,7 @@ def use_lost_to_shares(rows: Rows, ask: Ask, fits: Mask, outlook: Outlook) -> In
     """[B, W] What a share gains in thousandths, times the outlook's total: its own size less the use that is lost."""
     row, place, left = after_share(rows, ask, fits)
     kind = rows.row_kind
-    free = rows.free.astype(np.int64)
+    free = rows.thousandths
     each = outlook.use[kind[:, None], free]
     sums = each.sum(axis=1)
     whole = rows.whole
@@ -41,8 +41,7 @@ def use_lost_to_shares(rows: Rows, ask: Ask, fits: Mask, outlook: Outlook) -> In
     change = sums[row] - each[row, place] + outlook.use[kind[row], left]
     whole_after = whole[row] - (free[row, place] == CARD)
     change += _lots(outlook, kind[row], whole_after)
-    room = np.maximum(rows.room - ask.needs, 0)
-    allowed = _allowed(rows.row_kind, outlook, room)
+    allowed = _allowed(rows.row_kind, outlook, _room_after(rows, ask))
     used = np.minimum(change, allowed[row]) if allowed is not None else change
     gained = np.zeros(fits.shape)
     size = free[row, place] - left
@@ -53,12 +52,12 @@ def use_lost_to_shares(rows: Rows, ask: Ask, fits: Mask, outlook: Outlook) -> In
 def use_lost_to_cards(rows: Rows, ask: Ask, taken: Reals, outlook: Outlook) -> Integers:
     """[B] The same for cards taken whole, or in part by several containers: ``taken`` [B, W] of each."""
     kind = rows.row_kind
-    free = rows.free.astype(np.int64)
+    free = rows.thousandths
     left = free - taken.astype(np.int64)
     before = outlook.use[kind[:, None], free].sum(axis=1) + _lots(outlook, kind, rows.whole)
     after = outlook.use[kind[:, None], left].sum(axis=1)
-    after += _lots(outlook, kind, (left == CARD).sum(axis=1).astype(np.float64))
-    room = np.maximum(rows.room - ask.needs, 0)
+    after += _lots(outlook, kind, (left == CARD).sum(axis=1))
+    room = _room_after(rows, ask)
     used = _within(after, rows, outlook, room) - _within(before, rows, outlook, rows.room)
     gained: Integers = (taken.sum(axis=1) * outlook.total + used @ outlook.weight).astype(np.int64)
     return gained
@@ -125,12 +124,9 @@ def _bounds(levels: int, reach: float) -> NDArray[np.float64]:
     return np.array([reach * log(step / (levels - step)) for step in range(1, levels)])
 
 
-def _lots(outlook: Outlook, kind: Integers, whole: Reals) -> Reals:
-    """[B, M] What fully free cards are to asks for several at once, beyond what each is alone."""
-    lots = np.zeros((len(kind), len(outlook.weight)))
-    for number in outlook.several:
-        cards = outlook.cards[kind, number]
-        lots[:, number] = np.floor(whole / np.maximum(cards, 1.0)) * outlook.lot_gain[kind, number]
+def _lots(outlook: Outlook, kind: Integers, whole: Integers) -> Reals:
+    """[B, M] What so many fully free cards are to asks for several at once, beyond what each is alone."""
+    lots: Reals = outlook.lots[kind, np.minimum(whole, outlook.lots.shape[1] - 1)]
     return lots
 
 
@@ -145,6 +141,10 @@ def _allowed(kind: Integers, outlook: Outlook, room: Reals) -> Reals | None:
     return least
 
 
+def _room_after(rows: Rows, ask: Ask) -> Reals:
+    return np.maximum(rows.room - ask.needs, 0) if rows.fleet.columns else rows.room
+
+
 def _within(use: Reals, rows: Rows, outlook: Outlook, room: Reals) -> Reals:
     allowed = _allowed(rows.row_kind, outlook, room)
     return use if allowed is None else np.minimum(use, allowed)
@@ -152,5 +152,5 @@ def _within(use: Reals, rows: Rows, outlook: Outlook, room: Reals) -> Reals:
 
 def _suits(outlook: Outlook, room: Reals) -> Mask:
     """[B, M] Whether the columns are enough for one of each ask."""
-    suits: Mask = (room[:, None, :] >= outlook.needs).all(axis=2)
+    suits: Mask = np.logical_and.reduce(room[:, None, :] >= outlook.needs, axis=2)
     return suits

@@ -82,9 +82,7 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
 
     def writable(self) -> "Snapshot":
         """A copy whose arrays may be written."""
-        return msgspec.structs.replace(
-            self, used=self.used.copy(), taken=self.taken.copy(), hosts=self.hosts.copy()
-        )
+        return msgspec.structs.replace(self, used=self.used.copy(), taken=self.taken.copy(), hosts=self.hosts.copy())
 
     @property
     def room(self) -> Integers:
@@ -238,7 +236,7 @@ def apply(snapshot: Snapshot, allocation: Allocation, sign: int) -> list[StrayGr
 
 
 def moved(snapshot: Snapshot, fleet: Fleet, name: str) -> Snapshot:
-    """A snapshot that may be written, of a fleet that differs from this one's in one node, on which nothing is taken."""
+    """A snapshot that may be written, of a fleet that differs in one node; on that node nothing is taken."""
     before = snapshot.fleet
 
     def spliced(array: Integers, firsts: Callable[[Fleet], Integers], axis: int) -> Integers:

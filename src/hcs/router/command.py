@@ -31,7 +31,9 @@ def run(
     """Run the router: the extender that tells kube-scheduler which node has the devices, and binds pods to them."""
     logs.configure(log_level)
     if policy not in POLICIES:
-        raise typer.BadParameter(f"there is no policy {policy!r}; there are {', '.join(POLICIES)}", param_hint="--policy")
+        raise typer.BadParameter(
+            f"there is no policy {policy!r}; there are {', '.join(POLICIES)}", param_hint="--policy"
+        )
     asyncio.run(_run(kubeconfig, context, Endpoint(host=host, port=port), reservation_seconds, policy, ready_file))
 
 

@@ -5,6 +5,7 @@ asked and what the card is, never what is free at the moment: kube-scheduler com
 between calls makes it try the pod again without a pause.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -23,6 +24,7 @@ from hcs.placement.snapshot import Snapshot
 from hcs.router.heartbeats import NO_LEASES
 from hcs.router.images import RuntimeImage, vendors_offering
 from hcs.rtos.hosting import asks_for_guests, unable
+
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -90,7 +92,7 @@ def decide(
     if unhosted:
         silent = {**silent, **unhosted}
     try:
-        request = read_request(pod)
+        request = _read(pod)
     except RefusedError as error:
         return _nowhere(nodes, error.refusals[0], str(error))
     if request is None:
@@ -117,6 +119,30 @@ def decide(
         refusals = tuple(sorted((*answer.refusals, *quiet), key=lambda refusal: refusal.node))
         answer = Unplaceable(refusals, summarise(refusals))
     return Refused(answer.summary, {one.node: one.refusal for one in answer.refusals})
+
+
+_READ: Final[OrderedDict[bytes, ComputeRequest]] = OrderedDict()
+_REMEMBERED: Final = 4096
+
+
+def _read(pod: Pod) -> ComputeRequest | None:
+    """Read a request; pods that are copies of each other are read once."""
+    spec = pod.spec
+    words = msgspec.msgpack.encode(
+        (
+            pod.metadata.annotations,
+            [(one.name, one.resources) for one in spec.containers],
+            [(one.name, one.resources) for one in spec.initContainers or ()],
+        )
+    )
+    request = _READ.get(words)
+    if request is None:
+        request = read_request(pod)
+        if request is not None:
+            _READ[words] = request
+            if len(_READ) > _REMEMBERED:
+                _READ.popitem(last=False)
+    return request
 
 
 def _as_accepted(

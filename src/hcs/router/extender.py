@@ -164,9 +164,9 @@ class Extender:
             self._stirred.set()
             return FilterAnswer(error="what became of the pod's last binding is not known yet")
         with self.meters.filter_seconds.time():
-            decision = self._decide(pod, nodes)
+            member = self.conductor.leads(pod)
+            decision = self._decide(pod, nodes, member=member)
         self.meters.filters.labels(type(decision).__name__.lower()).inc()
-        member = self.conductor.leads(pod)
         if not member and not self.preemption.keeps(uid):
             self._released(uid)
         if isinstance(decision, NotOurs):
@@ -316,9 +316,9 @@ class Extender:
         log.info("bound: pod=%s node=%s devices=%s", pod.key, outcome.bound.node, sorted(outcome.bound.devices()))
         return self._bound("bound")
 
-    def _decide(self, pod: Pod, nodes: Sequence[str]) -> Decision:
+    def _decide(self, pod: Pod, nodes: Sequence[str], *, member: bool) -> Decision:
         """A member of a gang is led by its plan; what is wrong with a request is said either way."""
-        if self.conductor.leads(pod):
+        if member:
             return self.conductor.decide(pod, nodes)
         return self.desk.decide(pod, nodes)
 

@@ -56,20 +56,29 @@ static void *hammer(void *number)
     return NULL;
 }
 
+#ifdef DIRECT /* road (a) */
+#include DIRECT
+#define FIND(name) name
+#else
+#define FIND(name) dlsym(driver, #name)
+#endif
+
 int main(int argument_count, char **arguments)
 {
     if (argument_count != 5)
         return 2;
+#ifndef DIRECT
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    allocate = (int (*)(address *, size_t))dlsym(driver, "cuMemAlloc_v2");
-    release = (int (*)(address))dlsym(driver, "cuMemFree_v2");
-    allocate_async = (int (*)(address *, size_t, void *))dlsym(driver, "cuMemAllocAsync");
-    release_async = (int (*)(address, void *))dlsym(driver, "cuMemFreeAsync");
-    create = (int (*)(address *, size_t, const void *, unsigned long long))dlsym(driver, "cuMemCreate");
-    drop = (int (*)(address))dlsym(driver, "cuMemRelease");
-    set_current = (int (*)(void *))dlsym(driver, "cuCtxSetCurrent");
-    ((int (*)(unsigned))dlsym(driver, "cuInit"))(0);
-    ((int (*)(void **, int))dlsym(driver, "cuDevicePrimaryCtxRetain"))(&context, 0);
+#endif
+    allocate = (int (*)(address *, size_t))FIND(cuMemAlloc_v2);
+    release = (int (*)(address))FIND(cuMemFree_v2);
+    allocate_async = (int (*)(address *, size_t, void *))FIND(cuMemAllocAsync);
+    release_async = (int (*)(address, void *))FIND(cuMemFreeAsync);
+    create = (int (*)(address *, size_t, const void *, unsigned long long))FIND(cuMemCreate);
+    drop = (int (*)(address))FIND(cuMemRelease);
+    set_current = (int (*)(void *))FIND(cuCtxSetCurrent);
+    ((int (*)(unsigned))FIND(cuInit))(0);
+    ((int (*)(void **, int))FIND(cuDevicePrimaryCtxRetain))(&context, 0);
     set_current(context);
     const struct hcs_ledger *ledger =
         mmap(NULL, HCS_LEDGER_BYTES, PROT_READ, MAP_SHARED, open(arguments[1], O_RDONLY), 0);
@@ -90,6 +99,6 @@ int main(int argument_count, char **arguments)
     }
     for (int index = 0; index < wanted; index++)
         pthread_join(threads[index], NULL);
-    ((int (*)(void))dlsym(driver, "cuCtxSynchronize"))();
+    ((int (*)(void))FIND(cuCtxSynchronize))();
     printf("%ld %ld %ld %llu %llu\n", granted, refused, other, most, most_on_card);
 }
