@@ -179,7 +179,7 @@ def test_the_kernels_log_yields_faults_of_three_kinds() -> None:
     report = parse("kernel-log", texts.KERNEL_LOG)
     assert [(event["kind"], event.get("code"), event.get("severity")) for event in report.events] == [
         ("xid", 79, None),
-        ("xid", 79, None),
+        ("lost", None, None),
         ("xid", 31, None),
         ("aer", None, "corrected"),
         ("aer", None, "fatal"),

@@ -202,9 +202,10 @@ def _runs(own: Block) -> list[Block]:
     named = [number for number, pair in enumerate(own) if _plain(pair[0]) == "chip id" or _is_unit([pair])]
     if named:
         first = next((number for number, (key, _) in enumerate(own) if _plain(key) in _RECOGNISED), 0)
-        cuts = named if named[0] <= first else [number + 1 for number in named]
-        edges = sorted({0, *cuts, len(own)})
-        return [own[begin:end] for begin, end in pairwise(edges)]
+        below = named[0] > first
+        cuts = [number + 1 for number in named] if below else [*named, len(own)]
+        # What stands behind the last name that stands below its figures has lost its own name.
+        return [own[begin:end] for begin, end in pairwise(sorted({0, *cuts}))]
     runs: list[Block] = [[]]
     for key, value in own:
         if _plain(key) in {_plain(other) for other, _ in runs[-1]} and _plain(key) != "error information":
