@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.[ch]' -o -name '*.map' -o -name CMakeLists.txt 2>/dev/null)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
-.PHONY: help demo test nightly lint format bench mutants .venv native clean
+.PHONY: help demo test nightly lint format bench bench-agent bench-rtos mutants .venv native clean
 
 help: ## List the targets
 	@grep -hE '^[a-z.]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,6 +32,12 @@ format: .venv ## Bring the code into the house style
 
 bench: .venv ## Print one JSON line per benchmark
 	@for benchmark in benchmarks/*.py; do $(BIN)/python $$benchmark || exit 1; done
+
+bench-agent: .venv ## Print what the node agent costs, one JSON line a figure
+	$(BIN)/python benchmarks/agent.py
+
+bench-rtos: .venv ## Measure the planner of RTOS guests, and one guest's life under hcs-rtos
+	@$(BIN)/python -m benchmarks.rtos
 
 mutants: .venv ## Break the code on purpose, one place at a time; a named test must turn red each time
 	$(BIN)/python tests/mutants/run.py

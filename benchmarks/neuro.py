@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     run = saturated if options.saturated else loss
     found = run(options, board, live, source)
     found.update(speed(options))
-    if options.json:
+    if options.json or not sys.stdout.isatty():
         print(json.dumps(found))
     else:
         shown = " ".join(sys.argv[1:])

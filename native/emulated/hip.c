@@ -140,7 +140,7 @@ HCS_EXPORT hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static hipError_t take(void **pointer, uint64_t bytes, uint64_t charged)
+static hipError_t take(void **pointer, uint64_t bytes, uint64_t charged, hipMemPool_t pool)
 {
     const struct hcs_card *card;
     hipError_t result = usable(current, &card);
@@ -154,7 +154,7 @@ static hipError_t take(void **pointer, uint64_t bytes, uint64_t charged)
     }
     if (!hcs_card_take(index, card, charged))
         return hipErrorOutOfMemory;
-    if (!hcs_memory_allocate(bytes, charged, index, NULL, &address)) {
+    if (!hcs_memory_allocate(bytes, charged, index, pool, &address)) {
         hcs_card_give_back(index, card, charged);
         return hipErrorOutOfMemory;
     }
@@ -165,7 +165,7 @@ static hipError_t take(void **pointer, uint64_t bytes, uint64_t charged)
 HCS_EXPORT hipError_t hipExtMallocWithFlags(void **pointer, size_t bytes, unsigned int flags)
 {
     (void)flags;
-    return take(pointer, bytes, hcs_hip_taken(bytes));
+    return take(pointer, bytes, hcs_hip_taken(bytes), NULL);
 }
 
 /* As in the real library one exported function calls another. */
@@ -204,6 +204,10 @@ HCS_EXPORT hipError_t hipFree(void *pointer)
         return hipSuccess;
     if (!hcs_memory_free((uint64_t)(uintptr_t)pointer, &freed))
         return hipErrorInvalidValue;
+    if (freed.owner != NULL) /* it came from a pool, which keeps nothing */
+        for (uint32_t device = 0; device < device_count; device++)
+            if (freed.owner == &pools[device])
+                pools[device].reserved -= freed.charged;
     hcs_card_give_back(freed.card, &cards[freed.card], freed.charged);
     return hipSuccess;
 }
@@ -220,7 +224,7 @@ HCS_EXPORT hipError_t hipMallocMipmappedArray(hipArray_t *array, const hipChanne
 {
     (void)flags;
     uint64_t bytes = hcs_hip_array_taken(hcs_hip_element(channels), extent, levels);
-    return take(array, bytes, bytes);
+    return take(array, bytes, bytes, NULL);
 }
 
 HCS_EXPORT hipError_t hipMalloc3DArray(hipArray_t *array, const hipChannelFormatDesc *channels, hipExtent extent,
@@ -239,7 +243,7 @@ HCS_EXPORT hipError_t hipArray3DCreate(hipArray_t *array, const HIP_ARRAY3D_DESC
 {
     uint64_t bytes = hcs_hip_array_taken(hcs_hip_format_bytes(wanted->Format, wanted->NumChannels),
                                          (hipExtent){wanted->Width, wanted->Height, wanted->Depth}, 1);
-    return take(array, bytes, bytes);
+    return take(array, bytes, bytes, NULL);
 }
 
 HCS_EXPORT hipError_t hipArrayCreate(hipArray_t *array, const HIP_ARRAY_DESCRIPTOR *wanted)
@@ -289,7 +293,7 @@ HCS_EXPORT hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t keep)
 HCS_EXPORT hipError_t hipMallocFromPoolAsync(void **pointer, size_t bytes, hipMemPool_t pool, hipStream_t stream)
 {
     (void)stream;
-    hipError_t result = take(pointer, bytes, hcs_hip_taken(bytes));
+    hipError_t result = take(pointer, bytes, hcs_hip_taken(bytes), pool);
     if (result == hipSuccess)
         pool->reserved += hcs_hip_taken(bytes);
     return result;
@@ -305,12 +309,6 @@ HCS_EXPORT hipError_t hipMallocAsync(void **pointer, size_t bytes, hipStream_t s
 HCS_EXPORT hipError_t hipFreeAsync(void *pointer, hipStream_t stream)
 {
     (void)stream;
-    struct hcs_allocation found;
-    if (!hcs_memory_find((uint64_t)(uintptr_t)pointer, 1, &found))
-        return hipErrorInvalidValue;
-    for (uint32_t device = 0; device < device_count; device++)
-        if (order[device] == found.card)
-            pools[device].reserved -= found.charged;
     return hipFree(pointer);
 }
 

@@ -11,7 +11,6 @@ typedef CUresult (*capturing_function)(CUstream, int *);
 typedef CUresult (*alloc_async_function)(CUdeviceptr *, size_t, CUstream);
 typedef CUresult (*alloc_from_pool_function)(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
 typedef CUresult (*free_async_function)(CUdeviceptr, CUstream);
-typedef CUresult (*stream_function)(CUstream);
 
 static uint64_t number(const void *handle)
 {
@@ -36,7 +35,7 @@ static void trim(uint64_t pool)
         real(as_pool(pool), 0);
 }
 
-static const struct hcs_pool_driver pool_driver = {ask_reserved, trim};
+static const struct hcs_pool_driver pool_driver = {ask_reserved, trim, HCS_CUDA_PAGE};
 
 /* ---- allocation -------------------------------------------------------------------------------------------------- */
 
@@ -75,6 +74,34 @@ enum { HOST_POOL = -2 }; /* in the place of a card: a pool of host memory is fre
 
 HCS_EXPORT CUresult CU(MemFreeAsync)(CUdeviceptr pointer, CUstream stream);
 
+/* For all streams of the context: any of them may hold what was freed. */
+static void wait_for_streams(void)
+{
+    typedef CUresult (*function)(void);
+    ASK(function, real, CtxSynchronize);
+    if (real != NULL)
+        real();
+}
+
+static CUresult allocate_from(struct hcs_pool *pool, const struct request *request, CUdeviceptr *pointer, size_t bytes,
+                              uint64_t taken)
+{
+    enum hcs_pool_answer answer = hcs_pool_begin(pool, taken);
+    if (answer == HCS_POOL_REFUSE)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = ask_driver(request, pointer, bytes);
+    bool fits = hcs_pool_end(pool, answer, taken);
+    if (fits && (result != CUDA_SUCCESS || hcs_pool_book(pool, *pointer, taken)))
+        return result;
+    if (result == CUDA_SUCCESS) {
+        CU(MemFreeAsync)(*pointer, request->stream); /* inside a hook: straight to the driver */
+        wait_for_streams();
+    }
+    if (!fits)
+        hcs_pool_give_up(pool);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult allocate(const struct request *request, CUdeviceptr *pointer, size_t bytes)
 {
     struct hcs_place place;
@@ -88,7 +115,7 @@ static CUresult allocate(const struct request *request, CUdeviceptr *pointer, si
     struct hcs_pool *pool = pool_of(request, &place, device);
     if (pool != NULL && pool->card == HOST_POOL)
         return ask_driver(request, pointer, bytes);
-    uint64_t taken = hcs_cuda_taken(bytes);
+    uint64_t taken = pool != NULL ? hcs_rounded(bytes, HCS_CUDA_SMALL_UNIT) : hcs_cuda_taken(bytes);
     if (pool == NULL) { /* a driver without pool questions, or more pools than places: charge the request */
         if (!hcs_charge(place.card, taken))
             return CUDA_ERROR_OUT_OF_MEMORY;
@@ -99,21 +126,14 @@ static CUresult allocate(const struct request *request, CUdeviceptr *pointer, si
         CU(MemFreeAsync)(*pointer, request->stream);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    enum hcs_pool_answer answer = hcs_pool_begin(pool, taken);
-    if (answer == HCS_POOL_REFUSE)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = ask_driver(request, pointer, bytes);
-    bool fits = hcs_pool_end(pool, answer, taken);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (fits && hcs_pool_book(pool, *pointer, taken))
-        return CUDA_SUCCESS;
-    CU(MemFreeAsync)(*pointer, request->stream); /* inside a hook: straight to the driver */
-    stream_function synchronise = (stream_function)hcs_real(CU_SYMBOL(StreamSynchronize));
-    if (synchronise != NULL)
-        synchronise(request->stream);
-    hcs_pool_shrink(pool);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    /* What was freed in stream order comes back when the stream is waited for: do so before refusing. */
+    CUresult result = allocate_from(pool, request, pointer, bytes, taken);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        wait_for_streams();
+        hcs_pool_shrink(pool);
+        result = allocate_from(pool, request, pointer, bytes, taken);
+    }
+    return result;
 }
 
 static CUresult watched(const struct request *request, CUdeviceptr *pointer, size_t bytes)

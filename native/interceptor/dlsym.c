@@ -144,7 +144,12 @@ static void *no_dlvsym(void *handle, const char *name, const char *version)
 
 static bool is_ours(const char *name)
 {
-    return name != NULL && hcs_is_hooked(name) && hcs_mode() != HCS_MODE_PASS_THROUGH;
+    if (name == NULL || !hcs_is_hooked(name))
+        return false;
+    if (hcs_mode() != HCS_MODE_PASS_THROUGH)
+        return true;
+    hcs_announce_problem(); /* this way nothing of ours is entered again */
+    return false;
 }
 
 HCS_EXPORT void *dlsym(void *restrict handle, const char *restrict name)

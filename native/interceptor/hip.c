@@ -311,7 +311,7 @@ static void trim(uint64_t pool)
         real(as_pool(pool), 0);
 }
 
-static const struct hcs_pool_driver pool_driver = {ask_reserved, trim};
+static const struct hcs_pool_driver pool_driver = {ask_reserved, trim, 4096};
 
 enum { HOST_POOL = -2 }; /* in the place of a card: a pool of host memory is free of charge */
 
@@ -359,10 +359,12 @@ static hipError_t allocate(const struct request *request, void **pointer, size_t
         return hipErrorOutOfMemory;
     hipError_t result = ask_driver(request, pointer, bytes);
     bool fits = hcs_pool_end(pool, answer, taken);
-    if (result != hipSuccess || (fits && hcs_pool_book(pool, number(*pointer), taken)))
+    if (fits && (result != hipSuccess || hcs_pool_book(pool, number(*pointer), taken)))
         return result;
-    release(HCS_SYM_hipFree, *pointer);
-    hcs_pool_shrink(pool);
+    if (result == hipSuccess)
+        release(HCS_SYM_hipFree, *pointer);
+    if (!fits)
+        hcs_pool_give_up(pool);
     return hipErrorOutOfMemory;
 }
 

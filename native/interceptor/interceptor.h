@@ -150,7 +150,8 @@ struct hcs_pool {
     const struct hcs_pool_driver *driver;
     uint64_t charged;     /* bytes of its reserved memory that the ledger has */
     uint64_t ahead;       /* bytes reserved in the ledger for calls under way */
-    uint64_t outstanding; /* and what those calls asked for */
+    uint64_t outstanding; /* and what those calls may take */
+    uint64_t calls;       /* how many they are, with those that reserved nothing */
     _Atomic uint64_t live; /* bytes behind pointers that are not freed yet */
 };
 

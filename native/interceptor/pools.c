@@ -55,7 +55,7 @@ struct hcs_pool *hcs_pool_of(uint32_t runtime, uint64_t handle, int card, const 
         pool->runtime = runtime;
         pool->destroyed = false;
         pool->driver = driver;
-        pool->charged = pool->ahead = pool->outstanding = 0;
+        pool->charged = pool->ahead = pool->outstanding = pool->calls = 0;
         atomic_store(&pool->live, 0);
         atomic_store_explicit(&pool->handle, handle, memory_order_release);
         known = pool;
@@ -91,24 +91,41 @@ static bool adjust(struct hcs_pool *pool, bool whatever)
     return true;
 }
 
+/* What a request may make the pool grow by. */
+static uint64_t step(const struct hcs_pool *pool, uint64_t bytes)
+{
+    uint64_t granule = pool->driver->granule;
+    return bytes > UINT64_MAX - granule ? UINT64_MAX : (bytes + granule - 1) / granule * granule;
+}
+
+static void enter(struct hcs_pool *pool, uint64_t reserved)
+{
+    lock(pool);
+    pool->calls++;
+    pool->ahead += reserved;
+    pool->outstanding += reserved;
+    unlock(pool);
+}
+
 enum hcs_pool_answer hcs_pool_begin(struct hcs_pool *pool, uint64_t bytes)
 {
-    if (!hcs_charge(pool->card, bytes)) {
+    uint64_t wanted = step(pool, bytes);
+    if (!hcs_charge(pool->card, wanted)) {
         /* What the pool keeps for nobody may be what is missing. */
         pool->driver->trim(atomic_load(&pool->handle));
         hcs_pools_refresh();
-        if (!hcs_try_charge(pool->card, bytes)) {
-            /* Memory that was freed in stream order cannot be given back yet, but it can be given out again. */
+        if (!hcs_try_charge(pool->card, wanted)) {
+            /* Memory that was freed in stream order, or lies beside used pieces, cannot be given back; but it can be
+             * given out again. */
             uint64_t reserved;
             bool room = pool->driver->reserved(atomic_load(&pool->handle), &reserved) && reserved >= bytes &&
                         reserved - bytes >= atomic_load(&pool->live);
+            if (room)
+                enter(pool, 0);
             return room ? HCS_POOL_REUSE : HCS_POOL_REFUSE;
         }
     }
-    lock(pool);
-    pool->ahead += bytes;
-    pool->outstanding += bytes;
-    unlock(pool);
+    enter(pool, wanted);
     return HCS_POOL_RESERVED;
 }
 
@@ -116,8 +133,9 @@ bool hcs_pool_end(struct hcs_pool *pool, enum hcs_pool_answer began, uint64_t by
 {
     lock(pool);
     bool fits = adjust(pool, false);
+    pool->calls -= fits; /* else it is under way until the pool has given back */
     if (began == HCS_POOL_RESERVED) {
-        pool->outstanding -= bytes;
+        pool->outstanding -= step(pool, bytes);
         if (pool->ahead > pool->outstanding) {
             hcs_uncharge(pool->card, pool->ahead - pool->outstanding);
             pool->ahead = pool->outstanding;
@@ -127,12 +145,19 @@ bool hcs_pool_end(struct hcs_pool *pool, enum hcs_pool_answer began, uint64_t by
     return fits;
 }
 
-void hcs_pool_shrink(struct hcs_pool *pool)
+void hcs_pool_give_up(struct hcs_pool *pool)
 {
     pool->driver->trim(atomic_load(&pool->handle));
     lock(pool);
-    adjust(pool, true);
+    adjust(pool, false);
+    pool->calls--;
     unlock(pool);
+}
+
+void hcs_pool_shrink(struct hcs_pool *pool)
+{
+    pool->driver->trim(atomic_load(&pool->handle));
+    hcs_pools_refresh(); /* the wait before it may have emptied others as well */
 }
 
 bool hcs_pool_book(struct hcs_pool *pool, uint64_t pointer, uint64_t bytes)
@@ -199,25 +224,36 @@ void hcs_pool_end_destroy(struct hcs_pool *pool, bool destroyed)
     unlock(pool);
 }
 
-void hcs_pools_refresh(void)
+/* True when some pool still has more than its pointers hold: it may shrink later, when another stream is waited for. */
+static bool refresh(struct hcs_local *local)
 {
-    struct hcs_local *local = hcs_local();
-    if (local == NULL)
-        return;
-    atomic_store(&local->pools_dirty, false);
+    bool keeps = false;
     for (int index = 0; index < HCS_MAX_POOLS && local->pools[index].driver != NULL; index++) {
         struct hcs_pool *pool = &local->pools[index];
         if (atomic_load(&pool->handle) == 0 || pool->destroyed)
             continue;
         lock(pool);
-        adjust(pool, true);
+        /* While calls are under way growth is theirs: who cannot pay for it gives it back. */
+        adjust(pool, pool->calls == 0);
+        keeps |= pool->charged > atomic_load(&pool->live);
         unlock(pool);
     }
+    return keeps;
+}
+
+void hcs_pools_refresh(void)
+{
+    struct hcs_local *local = hcs_local();
+    if (local != NULL)
+        refresh(local);
 }
 
 void hcs_pools_refresh_if_dirty(void)
 {
     struct hcs_local *local = hcs_local();
-    if (local != NULL && atomic_load_explicit(&local->pools_dirty, memory_order_relaxed))
-        hcs_pools_refresh();
+    if (local == NULL || !atomic_load_explicit(&local->pools_dirty, memory_order_relaxed))
+        return;
+    atomic_store(&local->pools_dirty, false);
+    if (refresh(local))
+        atomic_store(&local->pools_dirty, true);
 }

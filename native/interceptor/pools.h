@@ -13,6 +13,7 @@
 struct hcs_pool_driver {
     bool (*reserved)(uint64_t pool, uint64_t *bytes); /* of the card, at this moment; false where it cannot say */
     void (*trim)(uint64_t pool);                      /* gives back what nobody uses */
+    uint64_t granule;                                 /* pools grow by multiples of this many bytes */
 };
 
 /* The pool's place in the table, added where it is new; NULL when the table is full. */
@@ -27,9 +28,12 @@ enum hcs_pool_answer {
 };
 enum hcs_pool_answer hcs_pool_begin(struct hcs_pool *pool, uint64_t bytes);
 
-/* After the call. False where the pool has grown beyond the quota: free the pointer, then hcs_pool_shrink, and answer
+/* After the call. False where the pool has grown beyond the quota: free the pointer, then hcs_pool_give_up, and answer
  * "out of memory". */
 bool hcs_pool_end(struct hcs_pool *pool, enum hcs_pool_answer began, uint64_t bytes);
+void hcs_pool_give_up(struct hcs_pool *pool);
+
+/* Makes it give back what nobody uses. */
 void hcs_pool_shrink(struct hcs_pool *pool);
 
 /* Books the pointer; entry.owner is the pool. False when the books are full. */

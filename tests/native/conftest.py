@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.native.toolkit import Container, Probe, build_native, compile_program
+from tests.native.toolkit import PROGRAMS, Container, Probe, build_native, compile_program
 
 from hcs import native
 
-ROADS = {"direct": "a", "dlsym": "b", "cuGetProcAddress": "c"}
+ROADS = {"direct": "a", "dlsym": "b", "lookup": "c"}
+
+# What a probe speaks: the vendor whose emulated driver it needs, and the library of it.
+RUNTIMES = {
+    "cuda": ("nvidia", "libcuda.so.1"),
+    "acl": ("ascend", "libascendcl.so"),
+    "rt": ("ascend", "libruntime.so"),
+    "cn": ("cambricon", "libcndrv.so"),
+    "hip": ("hygon", "libamdhip64.so"),
+    "musa": ("mthreads", "libmusa.so"),
+}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -24,18 +35,28 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("programs")
 
 
-def cuda_probe(directory: Path, road: str) -> Path:
-    flags = [f"-DROAD='{ROADS[road]}'"]
+def probe_of(directory: Path, runtime: str, road: str) -> Path:
+    """The probe for a runtime and a road, compiled against the public interface alone."""
+    vendor, library = RUNTIMES[runtime]
+    header = directory / f"probe_{runtime}.h"
+    if not header.exists():
+        text = (PROGRAMS / ("probe_cuda.h" if runtime == "musa" else header.name)).read_text()
+        if runtime == "musa":
+            text = re.sub(r"(?<![A-Za-z])cu([A-Z])", r"mu\1", text).replace("libcuda.so.1", library)
+        header.write_text(text)
+    flags = [f"-DROAD='{ROADS[road]}'", f'-DRUNTIME="{header}"']
     if road == "direct":
-        flags += [str(native.emulated_driver_dir("nvidia") / "libcuda.so.1")]
-    return compile_program(directory, "probe.c", f"probe-{road}", *flags)
+        driver = native.emulated_driver_dir(vendor)
+        flags += [str(driver / library), f"-Wl,-rpath-link,{driver}"]
+    return compile_program(directory, "probe.c", f"probe-{runtime}-{road}", *flags)
+
+
+def cuda_probe(directory: Path, road: str) -> Path:
+    return probe_of(directory, "cuda", road)
 
 
 def acl_probe(directory: Path, road: str) -> Path:
-    flags = [f"-DROAD='{ROADS[road]}'", "-DRUNTIME_ACL"]
-    if road == "direct":
-        flags += [str(native.emulated_driver_dir("ascend") / "libascendcl.so")]
-    return compile_program(directory, "probe.c", f"acl-probe-{road}", *flags)
+    return probe_of(directory, "acl", road)
 
 
 @pytest.fixture(params=list(ROADS))

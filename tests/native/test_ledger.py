@@ -182,6 +182,8 @@ def test_a_broken_replacement_refuses_until_it_is_mended(
 
 
 BROKEN = {
+    "zero": lambda text: text.replace(f" {2 * GI} ", " 0 "),
+    "duplicate": lambda text: text.replace("end 1", text.splitlines()[3] + "\nend 2"),
     "empty": lambda text: "",
     "truncated": lambda text: text[: len(text) // 2],
     "last-line-missing": lambda text: text[: text.rindex("end")],
@@ -198,10 +200,11 @@ def test_a_broken_quota_file_means_no_memory_not_an_unlimited_card(
     container.add_card()
     container.limit(2 * GI)
     container.quota_path.write_text(BROKEN[fault](container.quota_path.read_text()))
-    probe = start(probe_program)
-    assert probe.code("alloc 1") == OUT_OF_MEMORY
+    probe = start(probe_program, initialise=False)
+    assert probe.code("init") == 0
+    assert probe.code("device 0") == OUT_OF_MEMORY, "not even a context"
     assert probe.code(f"create {2 * MI}") == OUT_OF_MEMORY
-    assert probe("info")[:2] == [0, 0]
+    assert probe("totalmem 0") == [0, 16 * GI]
     errors = probe.close()
     assert errors.startswith("hcs interceptor: device memory is refused: ")
     assert errors.count("\n") == 1
@@ -212,8 +215,8 @@ def test_a_quota_file_that_is_named_but_missing_refuses(
 ) -> None:
     container.add_card()
     assert not container.quota_path.exists()
-    probe = start(probe_program)
-    assert probe.code("alloc 1") == OUT_OF_MEMORY
+    probe = start(probe_program, initialise=False)
+    assert [probe.code("init"), probe.code("device 0")] == [0, OUT_OF_MEMORY]
     assert "the quota file cannot be opened" in probe.close()
 
 
@@ -230,8 +233,8 @@ def test_an_unusable_ledger_refuses(
     container.add_card()
     container.limit(2 * GI)
     container.ledger_path.write_bytes(content)
-    probe = start(probe_program)
-    assert probe.code("alloc 1") == OUT_OF_MEMORY
+    probe = start(probe_program, initialise=False)
+    assert [probe.code("init"), probe.code("device 0")] == [0, OUT_OF_MEMORY]
     assert reason in probe.close()
 
 

@@ -25,7 +25,8 @@ REPOSITORY = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 INTERCEPTOR_SOURCES = [
     path
-    for path in sorted((REPOSITORY / "native/interceptor").glob("*.c")) + sorted((REPOSITORY / "native/common").glob("*.c"))
+    for path in sorted((REPOSITORY / "native/interceptor").glob("*.c"))
+    + sorted((REPOSITORY / "native/common").glob("*.c"))
     if path.name not in {"hip.c", "audit.c"}  # of the audit library
 ]
 
@@ -41,6 +42,21 @@ LIBRARIES = (
     "emulated/hygon/libamdhip64.so",
     "emulated/mthreads/libmusa.so",
 )
+
+MODELS = {
+    "nvidia": "NVIDIA A100-SXM4-80GB",
+    "ascend": "Ascend910B3",
+    "cambricon": "MLU370-X8",
+    "hygon": "Hygon K100",
+    "mthreads": "MTT S4000",
+}
+NODES = {
+    "nvidia": "nvidia",
+    "ascend": "davinci",
+    "cambricon": "cambricon_dev",
+    "hygon": "emulated-hygon",
+    "mthreads": "emulated-mthreads",
+}
 
 KI, MI, GI = 1 << 10, 1 << 20, 1 << 30
 OUT_OF_MEMORY = 2
@@ -64,7 +80,9 @@ def build_native() -> None:
     with (Path(tempfile.gettempdir()) / f"hcs-native-build-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test workers start together
         libraries = [native.LIBRARY_DIR / name for name in LIBRARIES]
-        sources = [path for path in (REPOSITORY / "native").rglob("*") if path.suffix in {".c", ".h", ".def", ".map", ".txt"}]
+        sources = [
+            path for path in (REPOSITORY / "native").rglob("*") if path.suffix in {".c", ".h", ".def", ".map", ".txt"}
+        ]
         newest = max(path.stat().st_mtime for path in sources)
         if all(path.is_file() and path.stat().st_mtime >= newest for path in libraries):
             return
@@ -87,6 +105,11 @@ def compile_sources(directory: Path, sources: list[Path], output: str, *flags: s
         common = ["-std=gnu17", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
         _run(["cc", *common, *map(str, sources), "-o", str(target), *flags, "-ldl", "-pthread"])
     return target
+
+
+def build_tool(*arguments: str) -> None:
+    """Run CMake."""
+    _run([_tool("cmake"), *arguments])
 
 
 def _tool(name: str) -> str:
@@ -116,29 +139,35 @@ class Container:
         self.intercepted = True
         self.interceptor = native.interceptor_path()
         self.variables: dict[str, str] = {}
+        self.uuid: str | None = None  # of the next card, where a test wants a certain one
 
-    def add_card(self, total: int = 16 * GI, node: int | None = None) -> Path:
+    def add_card(self, total: int = 16 * GI, node: int | None = None, context: int = 0) -> Path:
         """A new card, visible in the container as device node number ``node``."""
         number = len(self.cards)
         node = number if node is None else node
         path = self.directory / f"card-{number}"
-        uuid = gpu_uuid(number) if self.vendor == "nvidia" else f"ascend-card-{number}"
+        uuid = gpu_uuid(number) if self.vendor != "ascend" else f"ascend-card-{number}"
+        if self.vendor == "cambricon":
+            uuid = uuid.replace("GPU", "MLU")
+        if self.vendor == "hygon":
+            uuid = f"GPU-{number:016x}"  # HIP keeps 16 letters
+        uuid = uuid if self.uuid is None else self.uuid
         emulated.create_card(
             path,
             vendor=self.vendor,
-            model="NVIDIA A100-SXM4-80GB" if self.vendor == "nvidia" else "Ascend910B3",
+            model=MODELS[self.vendor],
             uuid=uuid,
             index=node,
             total_bytes=total,
             bus_id=f"00000000:{number + 0x3B:02X}:00.0",
+            context_bytes=context,
         )
         self.cards.append(path)
         self.give(path, node)
         return path
 
     def give(self, card: Path, node: int) -> None:
-        prefix = "nvidia" if self.vendor == "nvidia" else "davinci"
-        (self.dev / f"{prefix}{node}").symlink_to(card)
+        (self.dev / f"{NODES[self.vendor]}{node}").symlink_to(card)
 
     def limit(self, *quotas: int, context: int = 0, counter: int = 1, uuids: list[str] | None = None) -> None:
         """Write the quota file: one quota in bytes per card."""
@@ -165,7 +194,9 @@ class Container:
             "LD_LIBRARY_PATH": str(native.emulated_driver_dir(self.vendor)),
             "HCS_QUOTA_FILE": str(self.quota_path),
         }
-        if self.intercepted:
+        if self.intercepted and self.vendor == "hygon":
+            variables["LD_AUDIT"] = str(native.audit_path())
+        elif self.intercepted:
             variables["LD_PRELOAD"] = str(self.interceptor)
         return variables | self.variables
 
@@ -180,9 +211,9 @@ class Container:
         """Bytes the card itself says are in use."""
         return emulated.read_card(self.cards[card]).used_bytes
 
-    def run(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, seconds: float = 60, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command, env=self.environment() | variables, capture_output=True, text=True, check=False, timeout=60
+            command, env=self.environment() | variables, capture_output=True, text=True, check=False, timeout=seconds
         )
 
 

@@ -3,6 +3,7 @@
 ``ctr`` 1.6 has no ``update``, so that one request is made over the API: two length-delimited fields.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -16,6 +17,8 @@ from typing import Any
 import grpc
 from tests.ocirt.scene import Scene
 from tests.sandbox.micad.emulator import until
+
+from hcs.ocirt.cgroups import directories
 
 NEEDED = ("containerd", "containerd-shim-runc-v2", "ctr")
 
@@ -109,6 +112,9 @@ class Containerd:
         self._process.wait()
         self._log.close()
         shutil.rmtree(self.home, ignore_errors=True)
+        for group in directories(f"/hcs-test-{os.getpid()}"):
+            with contextlib.suppress(OSError):
+                group.rmdir()
 
 
 def _field(number: int, raw: bytes) -> bytes:

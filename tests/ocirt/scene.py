@@ -1,6 +1,8 @@
 """A bundle, an emulated micad, and ``hcs-rtos`` run as its callers run it: as a program."""
 
 import array
+import contextlib
+import io
 import json
 import os
 import signal
@@ -11,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.sandbox.micad.emulator import ECHO, Micad, until
+
+from hcs.ocirt.main import main
 
 PREFIX = "org.openeuler.micrun."
 
@@ -59,21 +63,35 @@ class Scene:
         (path / "config.json").write_text(json.dumps(config))
         return path
 
-    def run(self, *arguments: str, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run ``hcs-rtos`` to its end."""
+    def run(self, *arguments: str, check: bool = True, input: str = "") -> subprocess.CompletedProcess[str]:
+        """Run one command of ``hcs-rtos``: ``create``, which makes a process, as a program, and all others in place."""
         log = self.home / "log.json"
-        command = [*self.program(), "--root", str(self.root), "--log", str(log), "--log-format", "json", *arguments]
-        done = subprocess.run(
-            command,
-            env={**os.environ, "MICRUN_CONF_FILE": str(self.config)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            **options,
-        )
+        command = ["--root", str(self.root), "--log", str(log), "--log-format", "json", *arguments]
+        if arguments[0] != "create":
+            done = self._in_place(command, input)
+        else:
+            done = subprocess.run(
+                [*self.program(), *command],
+                env={**os.environ, "MICRUN_CONF_FILE": str(self.config)},
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
         if check:
             assert done.returncode == 0, done.stderr
         return done
+
+    def _in_place(self, command: list[str], input: str) -> subprocess.CompletedProcess[str]:
+        said, told = io.StringIO(), io.StringIO()
+        before, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(input.encode()))
+        os.environ["MICRUN_CONF_FILE"] = str(self.config)
+        try:
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(told):
+                code = main(command)
+        finally:
+            sys.stdin = before
+            del os.environ["MICRUN_CONF_FILE"]
+        return subprocess.CompletedProcess(command, code, said.getvalue(), told.getvalue())
 
     def program(self) -> list[str]:
         """How ``hcs-rtos`` is called."""

@@ -12,8 +12,9 @@ from hcs.model.requests import ComputeRequest
 from hcs.placement.consolidation import ConsolidationPlan, Freed, Movable, plan_consolidation
 from hcs.placement.engine import place
 from hcs.placement.plans import Placement
+from hcs.placement.rooms import Room
 from hcs.placement.snapshot import Snapshot
-from hcs.placement.victims import Budget, Room, RunningPod
+from hcs.placement.victims import Budget, RunningPod
 
 SMALL = ComputeRequest((share(16),))
 OWNER = ComputeRequest((whole(),), sharing="exclusive")

@@ -12,12 +12,14 @@ from tests.placement.wired import after, at, halves, nic
 
 from hcs.model.devices import NodeInventory, Quarantine
 from hcs.model.locality import FabricRule, LinkRule, Locality
+from hcs.model.quantities import GIB
 from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import appraise
 from hcs.placement.filters import eligible
 from hcs.placement.gangs import Gang, GangPlan, Member, Spread, check_plan, plan_gang
 from hcs.placement.packing import cards_of, pack
 from hcs.placement.plans import Unplaceable
+from hcs.placement.rooms import Room
 from hcs.placement.snapshot import Snapshot
 
 OWNER = ComputeRequest((whole(),), sharing="exclusive")
@@ -77,6 +79,17 @@ def test_wide_levels_are_kept_few_before_narrow_ones() -> None:
     found = plan(Snapshot.build(fleet), *([OWNER] * 5))
     assert found.spread.zones == 2
     assert found.spread.nodes == 3
+
+
+def test_of_zones_that_hold_all_the_one_with_fewer_racks_is_taken() -> None:
+    """Zone x holds four members in three racks and nothing to spare, zone y in two racks with a card left."""
+    sizes = {"a": 2, "b": 1, "c": 1, "d": 3, "e": 2}
+    fleet = [
+        msgspec.structs.replace(node(name, *(["a100"] * size)), location=at("x" if name < "d" else "y", f"r-{name}"))
+        for name, size in sizes.items()
+    ]
+    found = plan(Snapshot.build(fleet), *([OWNER] * 4))
+    assert set(nodes_of(found)) == {"d", "e"}
 
 
 def test_the_last_place_is_the_smallest_that_suffices() -> None:
@@ -218,6 +231,23 @@ def test_a_share_is_stale_once_the_rest_of_the_card_is_too_small() -> None:
     assert check_plan(after(snapshot, [placed(snapshot, ComputeRequest((share(5),)), "x")]), found) is not None
 
 
+def test_cpu_beside_the_cards_counts() -> None:
+    """The rack with all the cards has CPU for one member only, so they go where there is enough for all."""
+    fleet = [
+        msgspec.structs.replace(node(name, "a100", "a100"), location=at("z", rack))
+        for name, rack in (("a", "r1"), ("b", "r2"), ("c", "r2"))
+    ]
+    members = tuple(Member(f"m{n}", OWNER, milli_cpu=4000) for n in range(2))
+    rooms = {"a": Room(6000, GIB), "b": Room(4000, GIB), "c": Room(5000, GIB)}
+    found = plan_gang(Snapshot.build(fleet), Gang("g", members), rooms=rooms)
+    assert isinstance(found, GangPlan)
+    assert sorted(nodes_of(found)) == ["b", "c"]
+    refused = plan_gang(Snapshot.build(fleet), Gang("g", members), rooms=dict.fromkeys("abc", Room(3000, GIB)))
+    assert isinstance(refused, Unplaceable)
+    assert refused.resolvable
+    assert "CPU and memory beside them" in refused.summary
+
+
 # What must always hold.
 
 
@@ -262,13 +292,16 @@ def tiny(draw: st.DrawFn) -> tuple[tuple[NodeInventory, ...], tuple[ComputeReque
     return fleet, tuple(draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=5)))
 
 
-def brute_force(snapshot: Snapshot, asked: Sequence[ComputeRequest]) -> bool:
+def brute_force(snapshot: Snapshot, asked: Sequence[ComputeRequest], cpu: Sequence[int], free: dict[str, int]) -> bool:
     """Whether any way to give every member a group of one vendor serves, worked out by trying all of them."""
     fleet = snapshot.fleet
     weighed = [appraise(fleet, request) for request in asked]
     vendors = [fleet.devices[int(first)].vendor for first in fleet.group_first[:-1]]
     for groups in itertools.product(range(len(vendors)), repeat=len(asked)):
         if len({vendors[group] for group in groups}) > 1:
+            continue
+        where = [fleet.nodes[int(fleet.group_node[group])].name for group in groups]
+        if any(sum(c for c, at in zip(cpu, where, strict=True) if at == name) > free[name] for name in where):
             continue
         for group in set(groups):
             inside = [
@@ -282,14 +315,27 @@ def brute_force(snapshot: Snapshot, asked: Sequence[ComputeRequest]) -> bool:
     return False
 
 
-@given(case=tiny())
+@given(
+    case=tiny(),
+    cpu=st.lists(st.sampled_from((1, 1, 2)), min_size=5, max_size=5),
+    free=st.lists(st.integers(1, 6), min_size=3, max_size=3),
+)
 def test_a_plan_is_found_exactly_when_there_is_one(
-    case: tuple[tuple[NodeInventory, ...], tuple[ComputeRequest, ...]],
+    case: tuple[tuple[NodeInventory, ...], tuple[ComputeRequest, ...]], cpu: list[int], free: list[int]
 ) -> None:
+    """Over cards and CPU."""
     fleet, asked = case
     snapshot = Snapshot.build(fleet)
-    found = plan_gang(snapshot, gang(*asked))
-    assert isinstance(found, GangPlan) == brute_force(snapshot, asked)
+    members = tuple(Member(f"m{n}", request, milli_cpu=cpu[n]) for n, request in enumerate(asked))
+    rooms = {one.name: Room(free[n], GIB) for n, one in enumerate(fleet)}
+    found = plan_gang(snapshot, Gang("g", members), rooms=rooms)
+    assert isinstance(found, GangPlan) == brute_force(
+        snapshot, asked, cpu[: len(asked)], {name: room.milli_cpu for name, room in rooms.items()}
+    )
+    if isinstance(found, GangPlan):
+        assert after(snapshot, found.allocations()).overcommitted == ()
+        for name, room in rooms.items():
+            assert sum(cpu[n] for n, where in enumerate(nodes_of(found)) if where == name) <= room.milli_cpu
 
 
 @given(

@@ -22,13 +22,13 @@ from hcs.placement.preemption import (
     Budget,
     GangVictims,
     Preemptor,
-    Room,
     RunningPod,
     VictimPlan,
     choose_gang_victims,
     choose_victims,
     correct_victims,
 )
+from hcs.placement.rooms import Room
 from hcs.placement.snapshot import Snapshot
 from hcs.placement.victims import BUDGET, Ask, NodeView, smallest_sets
 

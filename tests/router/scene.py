@@ -326,7 +326,16 @@ class Scene:
         self, http: httpx2.AsyncClient, *, configuration: Configuration | None = None, seed: int = 1
     ) -> SchedulerDriver:
         """A running scheduler, synced."""
-        driver = SchedulerDriver(
+        driver = self.make_driver(http, configuration=configuration, seed=seed)
+        self.spawn(driver.run())
+        await driver.ready.wait()
+        return driver
+
+    def make_driver(
+        self, http: httpx2.AsyncClient, *, configuration: Configuration | None = None, seed: int = 1
+    ) -> SchedulerDriver:
+        """A scheduler that is not running yet."""
+        return SchedulerDriver(
             self.client,
             configuration or shipped_configuration(),
             http=http,
@@ -334,9 +343,6 @@ class Scene:
             now=self.loop.time,
             today=self.today,
         )
-        self.spawn(driver.run())
-        await driver.ready.wait()
-        return driver
 
     async def close(self) -> None:
         """Stop everything."""

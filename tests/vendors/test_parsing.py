@@ -86,6 +86,23 @@ def known(device: dict[str, Any]) -> dict[str, Any]:
             id="the-chip-is-named-below-its-figures",
         ),
         pytest.param(
+            "ascend-common",
+            [
+                {"npu_id": 2944, "chip_id": 0, "utilization_pct": 11, "temperature_c": 45},
+                {"npu_id": 2944, "chip_id": 1, "utilization_pct": 12, "temperature_c": 47},
+            ],
+            id="the-chip-is-named-above-and-the-board-is-no-chip",
+        ),
+        pytest.param(
+            "ascend-power", [{"npu_id": 6, "chip_id": 0, "power_w": 103.5}], id="the-board-is-named-below-its-power"
+        ),
+        pytest.param("ascend-list", [{"npu_id": 0}, {"npu_id": 5}], id="a-list-of-npus"),
+        pytest.param(
+            "intel-stats",
+            [{"index": 1, "utilization_pct": 17, "temperature_c": 41, "memory_used_mib": 24}],
+            id="a-value-for-each-tile-is-not-the-devices",
+        ),
+        pytest.param(
             "ascend-map",
             [
                 {"npu_id": 8, "chip_id": 0, "index": 0, "name": "Ascend 310P3"},

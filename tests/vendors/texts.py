@@ -259,6 +259,61 @@ NPU_USAGES_TWO_CHIPS = """\
 \tChip ID                        : 1
 """
 
+NPU_COMMON = """\
+NPU ID                         : 2944
+Chip Count                     : 2
+
+Chip ID                        : 0
+Memory Usage Rate(%)           : 2
+Aicore Usage Rate(%)           : 11
+Temperature(C)                 : 45
+
+Chip ID                        : 1
+Memory Usage Rate(%)           : 3
+Aicore Usage Rate(%)           : 12
+Temperature(C)                 : 47
+
+Chip Name                      : mcu
+Temperature(C)                 : 48
+NPU Real-time Power(W)         : 42.8
+"""
+
+NPU_POWER_BELOW = """\
+        NPU ID                         : 6
+        Chip Count                     : 1
+
+        NPU Real-time Power(W)         : 103.5
+        Chip ID                        : 0
+
+        NPU Real-time Power(W)         : 13.4
+        Chip Name                      : MCU
+"""
+
+NPU_LIST = """\
+        Total Count                    : 2
+
+        NPU ID                         : 0
+        Chip Count                     : 1
+
+        NPU ID                         : 5
+        Chip Count                     : 1
+"""
+
+XPU_STATS = """\
++-----------------------------+--------------------------------------------------------------------+
+| Device ID                   | 1                                                                  |
++-----------------------------+--------------------------------------------------------------------+
+| GPU Utilization (%)         | 17                                                                 |
+| EU Array Active (%)         | N/A                                                                |
++-----------------------------+--------------------------------------------------------------------+
+| GPU Power (W)               | Tile 0: 143; Tile 1: 97                                            |
+| GPU Frequency (MHz)         | 2050                                                               |
+| GPU Core Temperature (C)    | 41                                                                 |
+| GPU Memory Temperature (C)  |                                                                    |
+| GPU Memory Used (MiB)       | 24                                                                 |
++-----------------------------+--------------------------------------------------------------------+
+"""
+
 NPU_MAP = """\
         NPU ID                         Chip ID                        Chip Logic ID                  Chip Name
         8                              0                              0                              Ascend 310P3
@@ -345,6 +400,10 @@ EVERYTHING = {
     "enflame": ("efsmi", EFSMI_17),
     "ascend-310p": ("npu-smi", NPU_310P),
     "ascend-usages": ("npu-smi", NPU_USAGES_TWO_CHIPS),
+    "ascend-common": ("npu-smi", NPU_COMMON),
+    "ascend-power": ("npu-smi", NPU_POWER_BELOW),
+    "ascend-list": ("npu-smi", NPU_LIST),
+    "intel-stats": ("xpu-smi-intel", XPU_STATS),
     "ascend-map": ("npu-smi", NPU_MAP),
     "cambricon": ("cnmon", CNMON),
     "hygon": ("hy-smi", HY_HCU),

@@ -6,8 +6,8 @@ sysfs may still count. Which source is in use is published, so that none takes o
 """
 
 import asyncio
+import errno
 import logging
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +15,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from hcs.agent.bpf import Format, TracepointListener, TracingUnavailableError, open_tracefs
+from hcs.agent.bpf import Format, TracepointListener, TracingUnavailableError, close_tracefs, open_tracefs
+from hcs.agent.tracepipe import TracePipe
 
 log = logging.getLogger(__name__)
 
@@ -127,37 +128,43 @@ class AerWatch:
         """
         self._seen, self._devices, self._buses = seen, sysfs / "bus/pci/devices", buses
         self._listener: TracepointListener | None = None
-        self._instance: Path | None = None
-        self._pipe: int | None = None
-        self._rest = b""
+        self._pipe: TracePipe | None = None
+        self._tracefs: Path | None = None
         self._counted: dict[tuple[str, Severity], int] | None = None
         self.source: Source = "none"
         self.problem = ""
 
     def start(self) -> Source:
         """Begin with the best source that works; must be called in the event loop."""
-        loop = asyncio.get_running_loop()
         try:
-            tracefs = open_tracefs()
-            try:
-                self._listener = TracepointListener(tracefs, GROUP, NAME)
-                loop.add_reader(self._listener, self._drain)
-                self.source = "bpf"
-                return self.source
-            except TracingUnavailableError as error:
-                self.problem = str(error)
-                if (tracefs / "events" / GROUP / NAME).is_dir():
-                    self._open_pipe(tracefs)
-                    loop.add_reader(self._pipe or 0, self._read_pipe)
-                    self.source = "trace_pipe"
-                    return self.source
+            self._tracefs = open_tracefs()
+            self._listen(self._tracefs)
         except OSError as error:
             self.problem = str(error)
-        self._counted = counters(self._devices, self._buses())
-        if self._counted:
-            self.source = "sysfs"
-        log.info("PCIe errors are read from %s: %s", self.source, self.problem)
+            self._counted = counters(self._devices, self._buses())
+            self.source = "sysfs" if self._counted else "none"
+            log.info("PCIe errors are read from %s: %s", self.source, self.problem)
         return self.source
+
+    def _listen(self, tracefs: Path) -> None:
+        """By a program, else by a pipe.
+
+        Raises:
+            OSError: by neither.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            self._listener = TracepointListener(tracefs, GROUP, NAME)
+            loop.add_reader(self._listener, self._drain)
+            self.source = "bpf"
+        except TracingUnavailableError as error:
+            if error.errno == errno.ENOENT:
+                raise
+            self.problem = str(error)
+            self._pipe = TracePipe(tracefs, GROUP, NAME)
+            loop.add_reader(self._pipe, self._read_pipe)
+            self.source = "trace_pipe"
+            log.warning("PCIe errors are read from %s: %s", self.source, self.problem)
 
     def poll(self) -> None:
         """Read the counters, where they are the source; elsewhere this does nothing. A dozen small reads a card."""
@@ -180,10 +187,10 @@ class AerWatch:
             self._listener.close()
         if self._pipe is not None:
             loop.remove_reader(self._pipe)
-            os.close(self._pipe)
-        if self._instance is not None:
-            self._instance.rmdir()
-        self._listener = self._pipe = self._instance = None
+            self._pipe.close()
+        if self._tracefs is not None:
+            close_tracefs(self._tracefs)
+        self._listener = self._pipe = self._tracefs = None
 
     def _drain(self) -> None:
         assert self._listener is not None
@@ -192,20 +199,9 @@ class AerWatch:
             if error is not None:
                 self._seen(error)
 
-    def _open_pipe(self, tracefs: Path) -> None:
-        instance = tracefs / "instances" / f"hcs-{os.getpid()}"
-        instance.mkdir(exist_ok=True)
-        self._instance = instance
-        (instance / "events" / GROUP / NAME / "enable").write_text("1")
-        self._pipe = os.open(instance / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-
     def _read_pipe(self) -> None:
-        try:
-            data = os.read(self._pipe or 0, 65536)
-        except BlockingIOError:
-            return
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            error = read_pipe_line(line.decode("utf-8", "replace"))
+        assert self._pipe is not None
+        for line in self._pipe.lines():
+            error = read_pipe_line(line)
             if error is not None:
                 self._seen(error)

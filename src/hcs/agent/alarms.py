@@ -77,14 +77,17 @@ class Alarms:
 
     def _find(self, bus: str) -> Device | None:
         wanted = plain_bus(bus)
-        return next((card for card in self._cards.devices if card.bus_id and plain_bus(card.bus_id) == wanted), None)
+        return next((card for card in self._real() if card.bus_id and plain_bus(card.bus_id) == wanted), None)
 
     def _numbered(self, vendor: str, number: int | None) -> Device | None:
-        cards = (card for card in self._cards.devices if card.vendor == vendor and card.index == number)
-        return next(cards, None)
+        return next((card for card in self._real() if card.vendor == vendor and card.index == number), None)
+
+    def _real(self) -> list[Device]:
+        """The kernel knows nothing of emulated cards, whatever address they play."""
+        return [card for card in self._cards.devices if not card.emulated]
 
     def _buses(self) -> list[str]:
-        return [f"{plain_bus(card.bus_id)}.0" for card in self._cards.devices if card.bus_id and not card.emulated]
+        return [f"{plain_bus(card.bus_id)}.0" for card in self._real() if card.bus_id]
 
 
 def plain_bus(bus: str) -> str:

@@ -6,6 +6,7 @@ every kernel. Tracefs is opened without being mounted anywhere, where the kernel
 with CAP_BPF and CAP_PERFMON or as root.
 """
 
+import contextlib
 import ctypes
 import errno
 import mmap
@@ -27,11 +28,11 @@ _CALLS: Final = {"x86_64": (321, 298), "aarch64": (280, 241)}
 """Numbers of bpf(2) and perf_event_open(2)."""
 _FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432
 _FSCONFIG_CREATE: Final = 6
-_MAP_CREATE, _PROG_LOAD = 0, 5
+_MAP_CREATE, _PROG_LOAD, _ENABLE_STATS = 0, 5, 32
 _TYPE_RINGBUF, _TYPE_TRACEPOINT = 27, 5
 _PERF_TYPE_TRACEPOINT: Final = 2
 _ATTACH, _ENABLE = 0x40042408, 0x2400
-_PROBE_READ_KERNEL, _RINGBUF_OUTPUT = 113, 130
+_CURRENT_PROCESS, _PROBE_READ_KERNEL, _RINGBUF_OUTPUT = 14, 113, 130
 _BUSY, _DISCARDED = 1 << 31, 1 << 30
 _AT_FDCWD: Final = -100
 _LICENSE: Final = b"Dual MIT/GPL\0"
@@ -118,16 +119,23 @@ def open_tracefs() -> Path:
     return Path(f"/proc/self/fd/{mounted}")
 
 
+def close_tracefs(place: Path) -> None:
+    """Let go of what :func:`open_tracefs` has opened."""
+    if place.is_relative_to("/proc/self/fd"):
+        os.close(int(place.name))
+
+
 class TracepointListener:
     """A loaded and attached program, and the records it has copied. Close it when done."""
 
-    def __init__(self, tracefs: Path, group: str, name: str) -> None:
+    def __init__(self, tracefs: Path, group: str, name: str, *, process: int | None = None) -> None:
         """Load the program and attach it.
 
         Args:
             tracefs: where tracefs is seen.
             group: the tracepoint's group, like ``ras``.
             name: the tracepoint, like ``aer_event``.
+            process: copy only what happens in this process.
 
         Raises:
             TracingUnavailableError: no such tracepoint (``ENOENT``), or it is not allowed (``EPERM``, ``EACCES``).
@@ -139,7 +147,7 @@ class TracepointListener:
         self._open: list[int] = []
         try:
             self._ring = self._keep(_bpf(_MAP_CREATE, struct.pack("<IIIII", _TYPE_RINGBUF, 0, 0, _RING_BYTES, 0)))
-            self._program = self._keep(_load(_program(self._ring)))
+            self._program = self._keep(_load(_program(self._ring, process)))
             self._event = self._keep(_open_event(self.format.id))
             if _libc.ioctl(self._event, _ATTACH, self._program) < 0 or _libc.ioctl(self._event, _ENABLE, 0) < 0:
                 raise TracingUnavailableError(ctypes.get_errno(), f"the program cannot be attached to {group}:{name}")
@@ -153,11 +161,6 @@ class TracepointListener:
     def fileno(self) -> int:
         """Readable while records wait; for ``asyncio.loop.add_reader``."""
         return self._ring
-
-    @property
-    def program(self) -> int:
-        """The program's descriptor, whose ``fdinfo`` tells how often it ran and for how long."""
-        return self._program
 
     def records(self) -> Iterator[bytes]:
         """The records that wait; each is taken out."""
@@ -175,6 +178,12 @@ class TracepointListener:
             if not length & _DISCARDED:
                 yield record
 
+    def run_time(self) -> tuple[int, int]:
+        """How often the program ran and for how many nanoseconds, while :func:`measured` was in force."""
+        text = Path(f"/proc/self/fdinfo/{self._program}").read_text()
+        found = dict(re.findall(r"^(run_cnt|run_time_ns):\s*([0-9]+)$", text, re.MULTILINE))
+        return int(found.get("run_cnt", 0)), int(found.get("run_time_ns", 0))
+
     def close(self) -> None:
         """Detach and unload."""
         for place in ("_consumer", "_producer"):
@@ -188,19 +197,46 @@ class TracepointListener:
         return descriptor
 
 
-def _program(ring: int) -> bytes:
-    """``probe_read_kernel(stack, RECORD_BYTES, context); ringbuf_output(ring, stack, RECORD_BYTES, 0); return 0``."""
-    move, move_immediate, add_immediate, call, exit_, load_map = 0xBF, 0xB7, 0x07, 0x85, 0x95, 0x18
+@contextlib.contextmanager
+def measured() -> Iterator[None]:
+    """Have the kernel take every BPF program's time; for benchmarks, for it costs some.
 
-    def one(code: int, target: int = 0, source: int = 0, immediate: int = 0) -> bytes:
-        return struct.pack("<BBhi", code, target | source << 4, 0, immediate)
+    Raises:
+        TracingUnavailableError: it is not allowed.
+    """
+    descriptor = _bpf(_ENABLE_STATS, struct.pack("<I", 0))
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _program(ring: int, process: int | None) -> bytes:
+    """``probe_read_kernel(stack, RECORD_BYTES, context); ringbuf_output(ring, stack, RECORD_BYTES, 0); return 0``.
+
+    With a process, before all: ``if (get_current_pid_tgid() >> 32 != process) return 0``.
+    """
+    move, move_immediate, add_immediate, call, exit_, load_map = 0xBF, 0xB7, 0x07, 0x85, 0x95, 0x18
+    shift_right, jump_equal = 0x77, 0x15
+
+    def one(code: int, target: int = 0, source: int = 0, immediate: int = 0, jump: int = 0) -> bytes:
+        return struct.pack("<BBhi", code, target | source << 4, jump, immediate)
 
     def stack(register: int) -> bytes:
         return one(move, register, 10) + one(add_immediate, register, 0, -RECORD_BYTES)
 
+    filtered = (
+        one(call, 0, 0, _CURRENT_PROCESS),
+        one(shift_right, 0, 0, 32),
+        one(jump_equal, 0, 0, process or 0, 2),
+        one(move_immediate, 0, 0, 0),
+        one(exit_),
+    )
     return b"".join(
         (
-            one(move, 3, 1),
+            one(move, 6, 1),  # calls keep register 6 and lose register 1
+            *(filtered if process is not None else ()),
+            one(move, 3, 6),
             stack(1),
             one(move_immediate, 2, 0, RECORD_BYTES),
             one(call, 0, 0, _PROBE_READ_KERNEL),

@@ -7,7 +7,8 @@ listed has failed; a vendor that does not answer makes its cards Unknown, for a 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -55,6 +56,8 @@ class Cards:
         self._book = Casebook()
         self._foreign: frozenset[str] = frozenset()
         self._read: dict[str, tuple[Fault, ...]] = {}
+        self.figures: dict[str, Mapping[str, Any]] = {}
+        """What was last read of each card, by its id; see ``docs/probes.md``."""
         self.driver_versions: dict[str, str] = {}
         self.known = asyncio.Event()
         """Set once every vendor has been asked for its cards and their health."""
@@ -158,6 +161,7 @@ class Cards:
         self._silent.pop(vendor.word, None)
         for device in mine:
             observation = seen.get(device.id)
+            self.figures[device.id] = observation.figures if observation is not None else {}
             self._read[device.id] = (_MISSING,) if observation is None else _faults(device, observation)
             self._judge(device)
 

@@ -5,7 +5,7 @@ import hashlib
 import logging
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,13 +16,16 @@ from hcs.agent.admissions import write_file
 from hcs.agent.cards import Cards
 from hcs.agent.cdi import CdiSpecs
 from hcs.agent.guard import guarded
+from hcs.agent.guests import ROOTS, Guests
 from hcs.agent.measuring import ProcessMeasurer, can_measure
 from hcs.agent.node import Agent, Task
 from hcs.deviceplugin.podresources import PodResources
 from hcs.inject.builtin import builtin_profiles
 from hcs.kube.connection import connect
+from hcs.mica.settings import load_config
 from hcs.model.devices import Device
 from hcs.model.quantities import show_acu, show_bytes
+from hcs.model.refusals import RefusedError
 from hcs.native import NativeLibraryError, emulated_driver_dir, interceptor_path
 from hcs.process import logs
 from hcs.process.serving import Endpoint, serve
@@ -71,6 +74,12 @@ def run(
     host_root: Annotated[
         Path, typer.Option(help="Where the host's own file tree is seen, to look for device nodes and driver files.")
     ] = Path("/"),
+    rtos: Annotated[
+        bool | None, typer.Option("--rtos/--no-rtos", help="Report RTOS guests; by default where micad's directory is.")
+    ] = None,
+    rtos_root: Annotated[
+        list[Path] | None, typer.Option(help="Where hcs-rtos keeps its records; several times for several.")
+    ] = None,
     poll_seconds: Annotated[float, typer.Option(help="Time between two readings of the cards' health.")] = 0.2,
     probe_seconds: Annotated[float, typer.Option(help="Time between two probes for cards.")] = 60.0,
     calibrate: Annotated[
@@ -97,6 +106,7 @@ def run(
             probe_seconds,
             calibrate,
             ready_file,
+            _rtos(rtos, rtos_root, host_root),
         )
     )
 
@@ -116,6 +126,7 @@ async def _run(
     probe: float,
     calibrate: bool,
     ready_file: Path | None,
+    rtos: Guests | None,
 ) -> None:
     drivers: Callable[[], dict[str, str]] = lambda: agent.cards.driver_versions  # noqa: E731 - named for its type
     able = calibrate and can_measure(emulated_cards)
@@ -133,6 +144,7 @@ async def _run(
         exists=exists,
         poll=poll,
         probe=probe,
+        rtos=rtos,
         measurer=measurer,
         nri_socket=nri_socket,
         guarded=lambda: guarded(Path(endpoint.unix_socket).with_name("guard.lock")),
@@ -146,6 +158,22 @@ async def _run(
         await serve(agent.app, endpoint, ready=ready_file)
         for task in running:
             task.cancel()
+
+
+def _rtos(wanted: bool | None, roots: Sequence[Path] | None, host_root: Path) -> Guests | None:
+    """The RTOS guests; None on a node without. What the configuration names is looked for where the host is seen."""
+    if wanted is False:
+        return None
+    try:
+        config = load_config(root=host_root)
+    except RefusedError as error:
+        log.error("RTOS guests are not reported: %s", error)
+        return None
+    directory = host_root / config.mica_directory.lstrip("/")
+    if wanted is None and not directory.is_dir():
+        return None
+    config = msgspec.structs.replace(config, mica_directory=str(directory))
+    return Guests(config, tuple(roots or (host_root / str(root).lstrip("/") for root in ROOTS)))
 
 
 class Looked(msgspec.Struct, frozen=True, rename="camel"):

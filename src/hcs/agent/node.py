@@ -6,6 +6,7 @@ answers from memory.
 
 import asyncio
 import datetime
+import functools
 import logging
 import os
 import time
@@ -26,7 +27,9 @@ from hcs.agent.calibration import Calibration, Measurer
 from hcs.agent.cards import Cards
 from hcs.agent.cdi import CdiSpecs
 from hcs.agent.delivery import Delivery, Work
+from hcs.agent.figures import FigureMetrics
 from hcs.agent.foreign import ForeignWatch
+from hcs.agent.guests import Guests
 from hcs.agent.profiles import SiteProfiles
 from hcs.agent.publishing import ABILITIES, Publisher
 from hcs.agent.runtime import INDEX, RuntimeLink
@@ -61,6 +64,7 @@ class Agent:
         interceptor: str,
         poll: float = 0.2,
         probe: float = 60.0,
+        rtos: Guests | None = None,
         asker: Callable[[Vendor], Asker] = Questioner,
         exists: Callable[[str], bool] = os.path.exists,
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
@@ -83,6 +87,7 @@ class Agent:
             interceptor: host path of the interceptor library; empty where there is none.
             poll: seconds between readings of the cards' health.
             probe: seconds between probes.
+            rtos: the RTOS guests, on a node that runs them.
             asker: how a vendor is asked.
             exists: whether the host has a path.
             now: the clock for what is written.
@@ -100,6 +105,7 @@ class Agent:
         self._pods = Informer(client, resources.Pod, fields={"spec.nodeName": node})
         self._nodes = Informer(client, resources.ComputeNode, namespace=None, fields={"metadata.name": node})
         self._overlays = Informer(client, resources.RuntimeProfile, namespace=None)
+        self.guests = rtos
         self.calibration: Calibration | None = None
         if measurer is not None:
             self.calibration = Calibration(
@@ -132,7 +138,11 @@ class Agent:
             slow=lambda: self.calibration.slow if self.calibration else {},
             abilities=lambda: self.link.abilities() if self.link is not None else ABILITIES,
             problem=lambda: self.link.problem() if self.link is not None else None,
+            rtos=lambda: rtos.published if rtos is not None else None,
         )
+        if rtos is not None:
+            rtos.changed = self.publisher.wake.set
+            registry.register(rtos)
         admissions = Admissions(state)
         admissions.drop_strays()
         self.delivery = Delivery(
@@ -159,6 +169,7 @@ class Agent:
                 names.NRI_PLUGIN, INDEX, self.link, events=PLUGIN_EVENTS, socket=nri_socket, pause=pause
             )
         registry.register(_CardMetrics(self))
+        registry.register(FigureMetrics(self.cards, self.alarms))
         self.app: Starlette = app.build(self.delivery, registry, self.is_ready)
         log.info("agent prepared: node=%s admitted=%d", node, len(admissions))
 
@@ -175,6 +186,7 @@ class Agent:
 
     def tasks(self) -> list[Task]:
         """What must run beside the socket, each until cancelled."""
+        guests = self.guests
         return [
             self._pods.run,
             self._nodes.run,
@@ -185,6 +197,7 @@ class Agent:
             lambda: self.publisher.beat(self._pause),
             lambda: self.delivery.run(self._pause),
             self._sweep,
+            *([] if guests is None else [functools.partial(guests.watch, self._pause)]),
             self._calibrate,
             *([self._look_around] if self.foreign is not None else []),
             *([self._describe] if self._cdi is not None else []),

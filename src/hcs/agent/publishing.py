@@ -21,7 +21,7 @@ from hcs.agent.cards import Cards
 from hcs.kube import resources
 from hcs.kube.informer import Informer
 from hcs.model import names
-from hcs.model.devices import Abilities, Device
+from hcs.model.devices import Abilities, Device, RtosHost
 from hcs.model.pods import ObjectMeta
 from hcs.model.quantities import show_bytes
 from hcs.model.refusals import Refusal
@@ -49,6 +49,7 @@ class Publisher:
         slow: Callable[[], Mapping[str, str]] = dict,
         abilities: Callable[[], Abilities] = lambda: ABILITIES,
         problem: Callable[[], Refusal | None] = lambda: None,
+        rtos: Callable[[], RtosHost | None] = lambda: None,
     ) -> None:
         """Prepare.
 
@@ -62,8 +63,10 @@ class Publisher:
             slow: cards that do less than others of their model, and the sentence that says so.
             abilities: what the container runtime can do for us.
             problem: why nothing should be placed on this node, if so.
+            rtos: what the node offers RTOS guests.
         """
         self._slow, self._abilities, self._problem = slow, abilities, problem
+        self._rtos = rtos
         self._node, self._client, self._nodes, self._cards, self._now = node, client, nodes, cards, now
         self._latest: resources.ComputeNode | None = None
         self.wake = asyncio.Event()
@@ -110,6 +113,8 @@ class Publisher:
             "conditions": msgspec.to_builtins(wanted.conditions),
             "driverVersions": {**versions, **wanted.driver_versions},
             "summary": summary(wanted.devices),
+            # Every field, also one that is at its default again: a merge leaves out nothing by itself.
+            "rtos": None if wanted.rtos is None else _every_field(wanted.rtos),
         }
         self._latest = await self._client.patch(
             resources.ComputeNodeStatus, self._node, {"status": status}, patch_type=PatchType.MERGE
@@ -176,6 +181,7 @@ class Publisher:
             abilities=self._abilities(),
             conditions=self._conditions(observed.conditions),
             driver_versions=dict(self._cards.driver_versions),
+            rtos=self._rtos(),
         )
 
     def _conditions(self, before: tuple[resources.Condition, ...]) -> tuple[resources.Condition, ...]:
@@ -215,6 +221,11 @@ class Publisher:
     def _seen(self, kind: str, node: resources.ComputeNode, _: resources.ComputeNode | None) -> None:
         self._latest = None if kind == "DELETED" else node
         self.wake.set()
+
+
+def _every_field(host: RtosHost) -> dict[str, Any]:
+    names = zip(host.__struct_fields__, host.__struct_encode_fields__, strict=True)
+    return {encoded: getattr(host, name) for name, encoded in names}
 
 
 def _whole(before: Abilities, after: Abilities) -> dict[str, Any]:

@@ -33,6 +33,7 @@ COMMANDS: Final = (
     Registered("why", "hcs.cli.why", "Why is this pod where it is, or still pending?"),
     Registered("offers", "hcs.cli.offers", "What could I get now, on which cards?"),
     Registered("simulate", "hcs.cli.simulate", "What would happen to this work on that fleet?"),
+    Registered("defrag", "hcs.cli.defrag", "Which moves would free whole nodes or cards?"),
     Registered("asks", "hcs.cli.asks", "Which pods are offered other cards than they named?"),
     Registered("accept", "hcs.cli.accept", "Accept what a pod is offered."),
     Registered("decline", "hcs.cli.decline", "Decline it."),

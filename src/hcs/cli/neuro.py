@@ -2,7 +2,7 @@
 
 import typer
 
-from hcs.cli import neuro_boards, neuro_live
+from hcs.cli import neuro_boards, neuro_check, neuro_live
 
 app = typer.Typer(
     add_completion=False,
@@ -13,6 +13,7 @@ app = typer.Typer(
 )
 app.command("board")(neuro_boards.board)
 app.command("place")(neuro_boards.place)
+app.command("check")(neuro_check.check)
 app.command("lease")(neuro_live.lease)
 app.command("tasks")(neuro_live.tasks)
 app.command("top")(neuro_live.top)

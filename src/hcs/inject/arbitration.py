@@ -143,4 +143,4 @@ def restored(allocations: Iterable[Allocation]) -> Ledger:
 
 def _asks(container: Container) -> bool:
     amounts = {**(container.resources.requests or {}), **(container.resources.limits or {})}
-    return any(key.startswith(f"{names.DOMAIN}/") for key in amounts)
+    return any(key.startswith(f"{names.DOMAIN}/") and key != names.RTOS_GUESTS for key in amounts)

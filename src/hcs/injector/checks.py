@@ -58,6 +58,12 @@ def check_fields(pod: Pod, request: ComputeRequest) -> Iterator[Refusal]:
             f"annotation {names.SUBSTITUTION}: ask makes one pod wait for an answer, and a gang starts together; "
             "use never or auto on its members",
         )
+    if request.substitution == "ask" and pod.spec.schedulerName == names.VOLCANO:
+        yield Refusal(
+            "VolcanoCannotAsk",
+            f"annotation {names.SUBSTITUTION}: ask is not answered under scheduler volcano; use never or auto, "
+            f"or schedulerName: {names.SCHEDULER}",
+        )
     if ".." in request.checkpoint.split("/"):
         yield Refusal(
             "BadCheckpointPath",

@@ -28,6 +28,8 @@ from hcs.model.gangs import read_membership
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, ContainerRequest, check_annotations, read_request
+from hcs.neuro.pods import read_spiking
+from hcs.rtos.hosting import asks_for_guests, check_guests
 from hcs.ura.catalogue import Catalogue
 from hcs.ura.validation import canonical_models, check_request
 
@@ -54,23 +56,29 @@ def mutate(raw: Mapping[str, Any], catalogue: Catalogue, settings: Settings) -> 
         raise RefusedError(Refusal("MalformedPod", f"the pod cannot be read: {error}")) from error
     if oversized := check_limits(pod):
         raise RefusedError(*oversized)
-    request = _read(pod, catalogue, settings)
+    guests = asks_for_guests(pod)
+    request = _read(pod, catalogue, settings, guests=guests)
     changed: dict[str, Any] = copy.deepcopy(dict(raw))
-    if request is None:
+    if request is None and not guests:
         return changed
     spec = changed["spec"]
     if spec.get("schedulerName") not in settings.schedulers:
         spec["schedulerName"] = settings.schedulers[0]
     _tolerate(spec)
+    if guests:
+        for container in spec["containers"]:
+            _write_guest(container)
+    if request is None:
+        return changed
     _require_plugin(changed)
     if request.substitution == "ask" and (request.models or request.vendors):
         _gate(spec, names.ASK_GATE)
-    if read_membership(pod) is not None:
+    if spec["schedulerName"] == names.SCHEDULER and read_membership(pod) is not None:
         _gate(spec, names.GANG_GATE)
     if request.models:
         changed["metadata"]["annotations"][names.MODELS] = ",".join(canonical_models(request, catalogue))
-    for container in request.containers:
-        _write_totals(_container(spec, container.name), container)
+    for asked in request.containers:
+        _write_totals(_container(spec, asked.name), asked)
     for name, _ in request.reuses:
         _write_alike(_container(spec, name))  # the cards are charged once, to the main container
     if request.code_image:
@@ -79,13 +87,17 @@ def mutate(raw: Mapping[str, Any], catalogue: Catalogue, settings: Settings) -> 
     return changed
 
 
-def _read(pod: Pod, catalogue: Catalogue, settings: Settings) -> ComputeRequest | None:
-    """The request, None where the pod says nothing to us.
+def _read(pod: Pod, catalogue: Catalogue, settings: Settings, *, guests: bool) -> ComputeRequest | None:
+    """The request for cards, None where the pod asks for none.
 
     Raises:
         RefusedError: with every reason found.
     """
     refusals = check_annotations(pod.annotations)
+    try:
+        read_spiking(pod, domain=settings.spiking_domain)
+    except RefusedError as error:
+        refusals += error.refusals
     request: ComputeRequest | None = None
     try:
         request = read_request(pod)
@@ -94,8 +106,10 @@ def _read(pod: Pod, catalogue: Catalogue, settings: Settings) -> ComputeRequest 
     if request is not None:
         refusals += check_request(request, catalogue)
         refusals += check_fields(pod, request)
+    if guests:
+        refusals += check_guests(pod)
     ours = sorted(key for key in pod.annotations if key.startswith(f"{names.DOMAIN}/"))
-    if request is None and not refusals:
+    if request is None and not guests and not refusals:
         if not ours:
             return None
         refusals.append(
@@ -135,6 +149,13 @@ def _write_alike(container: dict[str, Any]) -> dict[str, Any]:
     amounts = {key: amount for key, amount in given.items() if key.startswith(f"{names.DOMAIN}/")}
     container["resources"] = {**resources, **{kind: {**amounts, **written} for kind, written in kinds.items()}}
     return amounts
+
+
+def _write_guest(container: dict[str, Any]) -> None:
+    """Say in the container's resources that it is one RTOS guest, so that the pod comes to us and a quota counts it."""
+    resources = container.get("resources") or {}
+    kinds = {kind: {**(resources.get(kind) or {}), names.RTOS_GUESTS: "1"} for kind in ("limits", "requests")}
+    container["resources"] = {**resources, **kinds}
 
 
 def _tolerate(spec: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from lightkube.core.resource import (
 )
 
 from hcs.model import names, pods
-from hcs.model.devices import Abilities, Device, Latency, Location, Nic, NodeInventory, Quarantine
+from hcs.model.devices import Abilities, Device, Latency, Location, Nic, NodeInventory, Quarantine, RtosHost
 from hcs.model.locations import locate
 
 _VERBS = ["delete", "deletecollection", "get", "list", "patch", "post", "put", "watch"]
@@ -228,6 +228,7 @@ class ComputeNodeState(msgspec.Struct, frozen=True, rename="camel", omit_default
     latencies: tuple[Latency, ...] = ()
     conditions: tuple[Condition, ...] = ()
     driver_versions: dict[str, str] = {}
+    rtos: RtosHost | None = None
 
 
 class ComputeNode(msgspec.Struct, GlobalResource, frozen=True, kw_only=True, omit_defaults=True):
@@ -255,6 +256,7 @@ class ComputeNode(msgspec.Struct, GlobalResource, frozen=True, kw_only=True, omi
             location=locate({**(labels or {}), **(self.metadata.labels or {})}, self.spec.location),
             nics=self.status.nics,
             latencies=(*self.status.latencies, *self.spec.latencies),
+            rtos=self.status.rtos,
         )
 
 

@@ -7,7 +7,6 @@ record or the new one. A lock beside it keeps two commands on one guest apart; t
 import contextlib
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal
@@ -125,6 +124,8 @@ class Records:
 
     def drop(self, container: str) -> None:
         """Forget a container. The record goes first, so that a crash leaves nothing that looks like one."""
+        import shutil  # here, because it costs every command time, and one needs it
+
         directory = self.directory(container)
         (directory / "state.json").unlink(missing_ok=True)
         shutil.rmtree(directory, ignore_errors=True)

@@ -1,7 +1,6 @@
 """The node's configuration and facts, read where they are: configuration files, and ``xl`` on Xen."""
 
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -21,8 +20,12 @@ FOLDER: Final = Path("/etc/mica/micrun/conf.d")
 FILE: Final = Path("/etc/mica/micrun/micrun.conf")
 
 
-def load_config(environment: Mapping[str, str] = os.environ) -> Config:
+def load_config(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Config:
     """Read the configuration from the first place that has one; the files of a folder add up, in the order of names.
+
+    Args:
+        environment: may name the place.
+        root: where the host's file tree is seen, for the places that nobody names.
 
     Raises:
         RefusedError: a file that was named is not there, or cannot be read.
@@ -32,7 +35,8 @@ def load_config(environment: Mapping[str, str] = os.environ) -> Config:
     elif folder := environment.get(FOLDER_VARIABLE):
         files = _files(Path(folder))
     else:
-        files = _files(FOLDER) or [file for file in (FILE,) if file.is_file()]
+        own = root / FILE.relative_to("/")
+        files = _files(root / FOLDER.relative_to("/")) or [file for file in (own,) if file.is_file()]
     config = Config()
     for file in files:
         try:
@@ -125,6 +129,8 @@ class Xl:
         return {key.strip(): int(value) for key, _, value in pairs if value.strip().isdecimal()}
 
     def _run(self, *arguments: str) -> str:
+        import subprocess  # here, because it costs every command time, and few need it
+
         try:
             done = subprocess.run(
                 [self._program, *arguments], capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL

@@ -57,7 +57,10 @@ class Peers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """All grants of one pod. One node, one vendor and one model; ``containers`` maps container name to its grants."""
+    """All grants of one pod. One node, one vendor and one model; ``containers`` maps container name to its grants.
+
+    ``capacities`` is what the pod takes of the node beside devices, by the names of ``NodeInventory.capacities``.
+    """
 
     version: str
     pod: str
@@ -69,6 +72,7 @@ class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     workload: str = "gemm"
     runtime: str = ""
     exchange: Exchange | None = None
+    capacities: dict[str, int] = {}
     reuses: dict[str, str] = {}
     """Init container → the main container whose grants it has before that one starts; they count once."""
     peers: Peers | None = None
@@ -120,11 +124,11 @@ def decode_allocation(text: str) -> Allocation:
 def allocation_of(pod: Pod) -> Allocation | None:
     """The allocation we bound this pod with, or None: the one test of "bound by us", used by every program.
 
-    Ours are those whose pod names our scheduler, is bound, and whose allocation carries the pod's own UID and node. An
+    Ours are those whose pod names a scheduler that asks us, is bound, and whose allocation carries the pod's own UID and node. An
     annotation that fails any of this, or cannot be read, has no effect.
     """
     text = pod.annotations.get(names.ALLOCATION)
-    if text is None or not pod.spec.nodeName or pod.spec.schedulerName != names.SCHEDULER:
+    if text is None or not pod.spec.nodeName or pod.spec.schedulerName not in names.SCHEDULERS:
         return None
     try:
         allocation = decode_allocation(text)

@@ -158,6 +158,25 @@ class Location(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     domain: str = ""
 
 
+class RtosHost(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a node offers RTOS guests: ``ComputeNode.status.rtos``.
+
+    ``pcpus`` and the memory figures (MiB) are 0 where nobody knows; ``free_capacity`` is percent of one pCPU that no
+    guest's capacity claims (a guest without a bound claims one pCPU for each vCPU). ``max_guests`` 0 is no limit.
+    ``ready`` is whether micad is there.
+    """
+
+    pedestal: str = "xen"
+    pcpus: int = 0
+    total_memory_mb: int = 0
+    free_memory_mb: int = 0
+    free_capacity: int = 0
+    guests: int = 0
+    running: int = 0
+    max_guests: int = 0
+    ready: bool = False
+
+
 class NodeInventory(msgspec.Struct, frozen=True):
     """All that placement needs to know about one node, read from its ``ComputeNode`` and its labels."""
 
@@ -169,6 +188,9 @@ class NodeInventory(msgspec.Struct, frozen=True):
     location: Location = Location()
     nics: tuple[Nic, ...] = ()
     latencies: tuple[Latency, ...] = ()
+    capacities: tuple[tuple[str, int], ...] = ()
+    """What else the node offers, by name, each in its own unit: neuromorphic cores, slots for RTOS guests."""
+    rtos: RtosHost | None = None
 
     def quarantined(self, device_id: str) -> Quarantine | None:
         """The entry that keeps work off this device, if any."""

@@ -11,6 +11,8 @@ GROUP: Final = "ai.compute"
 VERSION: Final = "v1alpha1"
 
 SCHEDULER: Final = "hcs-scheduler"
+VOLCANO: Final = "volcano"  # binds by itself; its extender plug-in asks us, see docs/volcano.md
+SCHEDULERS: Final = (SCHEDULER, VOLCANO)
 NAMESPACE: Final = "hcs-system"
 MANAGED_TAINT: Final = f"{DOMAIN}/managed"
 
@@ -23,6 +25,7 @@ FP32_TFLOPS: Final = f"{DOMAIN}/fp32-tflops"
 INT8_TOPS: Final = f"{DOMAIN}/int8-tops"
 TOTAL_ACU: Final = f"{DOMAIN}/total-acu"
 TOTALS: Final = (FP16_TFLOPS, FP32_TFLOPS, INT8_TOPS, TOTAL_ACU)
+RTOS_GUESTS: Final = f"{DOMAIN}/rtos-guests"  # admission writes it for a container that is an RTOS guest; always 1
 REQUESTED: Final = (VRAM, CARDS, ACU, *TOTALS)
 
 # Resources admission writes beside them, so that an ordinary ResourceQuota counts what is really asked.

@@ -70,6 +70,8 @@ class ComputeRequest(msgspec.Struct, frozen=True):
     locality: Locality = NOWHERE
     reuses: tuple[tuple[str, str], ...] = ()
     """Init containers that ask for cards, each with the main container whose cards it uses before that one starts."""
+    capacities: tuple[tuple[str, int], ...] = ()
+    """What it takes of the node beside devices: names of ``NodeInventory.capacities`` and amounts in their units."""
 
     @property
     def exclusive(self) -> bool:
@@ -80,7 +82,7 @@ class ComputeRequest(msgspec.Struct, frozen=True):
 def asks_for_compute(pod: Pod) -> bool:
     """Whether any container names one of our resources."""
     containers = (*pod.spec.containers, *(pod.spec.initContainers or ()))
-    return any(key.startswith(f"{names.DOMAIN}/") for container in containers for key in _resources(container))
+    return any(_is_ours(key) for container in containers for key in _resources(container))
 
 
 def read_request(pod: Pod) -> ComputeRequest | None:
@@ -205,7 +207,7 @@ def _read_container(container: Container, sharing: str | None, refusals: list[Re
     before = len(refusals)
     amounts: dict[str, int] = {}
     for key, text in _resources(container).items():
-        if not key.startswith(f"{names.DOMAIN}/"):
+        if not _is_ours(key):
             continue
         if key not in names.REQUESTED and key not in names.CHARGED:
             hint = _hint(key, names.REQUESTED, "known ones are")
@@ -237,7 +239,7 @@ def _read_init(
     """
     reuses = []
     for container in pod.spec.initContainers or ():
-        if not any(key.startswith(f"{names.DOMAIN}/") for key in _resources(container)):
+        if not any(_is_ours(key) for key in _resources(container)):
             continue
         if container.restartPolicy == "Always":
             refusals.append(
@@ -341,6 +343,11 @@ def charges(request: ContainerRequest) -> dict[str, int]:
 
 def _resources(container: Container) -> dict[str, str | int | float]:
     return {**(container.resources.requests or {}), **(container.resources.limits or {})}
+
+
+def _is_ours(key: str) -> bool:
+    """Whether a resource is one of cards; RTOS guests have a way of their own."""
+    return key.startswith(f"{names.DOMAIN}/") and key != names.RTOS_GUESTS
 
 
 def _words(text: str) -> tuple[str, ...]:

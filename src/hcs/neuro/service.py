@@ -152,16 +152,19 @@ class NeuralService:
         self._within_quota(owner, Amounts(cores=cores), 0)
         refusals: list[Refusal] = []
         for site in self._order(wish):
+            possible: list[CoreRequest] = []
             for wanted in requests:
                 try:
                     site.cores.check(wanted)
                 except RefusedError as error:
                     refusals.extend(error.refusals)
                     continue
+                possible.append(wanted)
                 placed = site.cores.find(wanted)
                 if placed is not None:
                     return self._new_lease(owner, site, placed, whole=False)
-            refusals.append(_no_place(site, requests[0]))
+            if possible:
+                refusals.append(_no_place(site, possible[0]))
         raise RefusedError(*_worth_saying(refusals))
 
     def end_lease(self, tenant: str, number: int) -> None:

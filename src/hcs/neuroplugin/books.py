@@ -16,7 +16,8 @@ from hcs.deviceplugin.resource import MAX_UNITS, Grant, HostDevice, HostMount, U
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.neuro.capacities import WORDS, Amounts, capacity_of
 from hcs.neuro.grids import Rectangle
-from hcs.neuro.service import NeuralService, Site, shapes_of
+from hcs.neuro.scheduling import choose_rectangle
+from hcs.neuro.service import NeuralService, Site
 from hcs.neuroplugin.settings import Settings
 
 _LETTERS: Final = {"ksps": "k", "streams": "e", "activations": "n", "updates": "s", "cores": "c"}
@@ -59,6 +60,8 @@ class Books:
         self.service, self.settings = service, settings
         self._pieces: dict[str, dict[str, Piece]] = {}
         self._taken: dict[str, dict[int, Taken]] = {}
+        self._owner: dict[str, int] = {}
+        """Id → key of who has it; ids of different resources never look alike."""
         boards = sorted(service.sites.values(), key=lambda site: site.board.id)
         for number, site in enumerate(boards):
             for word in settings.resources:
@@ -81,9 +84,9 @@ class Books:
         rest = name.partition("/")[2]
         return next(word for word in WORDS if rest == word or rest.startswith(f"{word}-"))
 
-    def units(self, name: str) -> list[Unit]:
-        """The list for the kubelet: healthy are those that pods hold or may have."""
-        healthy = self._healthy(name)
+    def units(self, name: str, healthy: frozenset[str] | None = None) -> list[Unit]:
+        """The list for the kubelet; ``healthy`` as :meth:`healthy` gives it."""
+        healthy = self.healthy(name) if healthy is None else healthy
         units = []
         for id, piece in self._pieces[name].items():
             numa = self.service.sites[piece.board].board.numa
@@ -125,19 +128,19 @@ class Books:
                 )
             )
         site = self.service.sites[boards[0]]
-        again = next((t for t in self._taken[name].values() if t.ids == frozenset(ids)), None)
-        if again is not None:
-            return self._grant(word, again)
-        for other in list(self._taken[name].values()):
-            if other.ids.intersection(ids):
-                # The kubelet gives an id again only when its former holder is gone.
-                self._return(name, other)
+        owners = {self._owner[id] for id in ids if id in self._owner}
+        for other in [self._taken[name][key] for key in sorted(owners)]:
+            if other.ids == frozenset(ids):
+                return self._grant(word, other)
+            # The kubelet gives an id again only when its former holder is gone.
+            self._return(name, other)
         amount = len(ids) * self.settings.units.of(field)
         key = self.service.next_id
         self.service.next_id += 1
         taken = Taken(key, frozenset(ids), boards[0], amount)
         self._book(site, word, taken, [pieces[id] for id in ids])
         self._taken[name][key] = taken
+        self._owner.update(dict.fromkeys(ids, key))
         return self._grant(word, taken)
 
     def identify(self, name: str, ids: Iterable[str], holder: Holder | None) -> Taken | None:
@@ -210,8 +213,8 @@ class Books:
         width = len(str(max(0, count - 1)))
         return {f"{prefix}{i:0{width}}": Piece(board.id) for i in range(count)}
 
-    def _healthy(self, name: str) -> set[str]:
-        """Ids that pods hold, and as many others as are free on their board."""
+    def healthy(self, name: str) -> frozenset[str]:
+        """The ids that pods hold or may have: as many beside those held as are free on their board."""
         field = WORDS[self.word(name)]
         taken = {id for entry in self._taken[name].values() for id in entry.ids}
         healthy = set(taken)
@@ -221,7 +224,7 @@ class Books:
                 port = next(p for p in site.board.model.ports if p.name == piece.port)
                 if id not in taken and piece.channel in site.ledger.free_channels(port):
                     healthy.add(id)
-            return healthy
+            return frozenset(healthy)
         left: dict[str, int] = {}
         for id, piece in self._pieces[name].items():
             if id in taken:
@@ -232,7 +235,7 @@ class Books:
             if left[piece.board] > 0:
                 left[piece.board] -= 1
                 healthy.add(id)
-        return healthy
+        return frozenset(healthy)
 
     def _book(self, site: Site, word: str, taken: Taken, pieces: list[Piece]) -> None:
         field = WORDS[word]
@@ -240,12 +243,11 @@ class Books:
             site.ledger.claim(taken.key, [(piece.port, piece.channel) for piece in pieces])
             return
         if field == "cores":
-            for request in shapes_of(taken.amount):
-                placed = site.cores.find(request)
-                if placed is not None:
-                    site.cores.hold(taken.key, placed.rectangle)
-                    taken.rectangle = placed.rectangle
-                    return
+            placed = choose_rectangle(site.cores, taken.amount)
+            if placed is not None:
+                site.cores.hold(taken.key, placed.rectangle)
+                taken.rectangle = placed.rectangle
+                return
             raise RefusedError(
                 Refusal(
                     "Fragmented",
@@ -274,6 +276,8 @@ class Books:
         else:
             site.taken = site.taken - Amounts(**{field: taken.amount})
         del self._taken[name][taken.key]
+        for id in taken.ids:
+            self._owner.pop(id, None)
 
     def _grant(self, word: str, taken: Taken) -> Grant:
         """What the container is told. Queue and channels name the board's own, which its driver knows."""

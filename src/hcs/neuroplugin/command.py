@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -62,7 +63,9 @@ def run(
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8460,
     certificate: Annotated[str, typer.Option("--tls-cert-file", help="PEM certificate chain to serve with.")] = "",
     key: Annotated[str, typer.Option("--tls-key-file", help="PEM key of it.")] = "",
-    first_id: Annotated[int, typer.Option(help="First global number of tasks; above all given before.")] = 1,
+    first_id: Annotated[
+        int, typer.Option(help="First global number of tasks; 0 takes the milliseconds since 1970, above all before.")
+    ] = 0,
     ready_file: Annotated[Path | None, typer.Option(help="Write pid and address here once listening.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
@@ -99,7 +102,7 @@ def run(
             client=client,
             node=node or socket.gethostname(),
             tokens=table,
-            first_id=first_id,
+            first_id=first_id or time.time_ns() // 1_000_000,
         )
         await plugin.publish()
         endpoint = Endpoint(host=host, port=port, certificate=certificate, key=key)

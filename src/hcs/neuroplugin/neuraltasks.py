@@ -89,11 +89,15 @@ class NeuralTasks:
         self._operator, self._client, self._node, self._pause = operator, client, node, pause
         self.informer: Informer[NeuralTask] = Informer(client, NeuralTask)
         self._numbers: dict[str, tuple[str, int]] = {}
+        self._refused: dict[str, tuple[int, str]] = {}
+        """By UID: in which room, and for which spec, it found no place; not tried again before one of them changes."""
+        self._room = 0
         self._wake = asyncio.Event()
         self.informer.on_change(lambda kind, item, before: self._wake.set())
 
     def wake(self) -> None:
         """Something came free, or changed on a board."""
+        self._room += 1
         self._wake.set()
 
     async def run(self) -> None:
@@ -106,7 +110,7 @@ class NeuralTasks:
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._wake.wait()
             except TimeoutError:
-                continue
+                self._room += 1
 
     async def reconcile(self) -> None:
         """Look at every object once."""
@@ -121,6 +125,7 @@ class NeuralTasks:
                 if not (isinstance(error, ApiError) and error.status.code in (404, 409)):
                     log.warning("neural task not written: %s error=%r", item.metadata.name, error)
         known = {item.metadata.uid for item in self.informer.values()}
+        self._refused = {uid: tried for uid, tried in self._refused.items() if uid in known - self._numbers.keys()}
         for uid in [uid for uid in self._numbers if uid not in known]:
             await self._destroy(uid)  # somebody removed the finalizer by hand
 
@@ -138,6 +143,10 @@ class NeuralTasks:
         if uid not in self._numbers:
             if mine and item.status.get("state") == "Failed":
                 return
+            tried = (self._room, msgspec.json.encode(item.spec, order="deterministic").decode())
+            if self._refused.get(uid) == tried:
+                return
+            self._refused[uid] = tried
             await self._create(item, uid, tenant, mine)
         if uid in self._numbers:
             await self._steer(item, uid)
@@ -201,19 +210,20 @@ class NeuralTasks:
 
     async def _claim(self, item: NeuralTask) -> None:
         """Take the object for this node; a conflict means another was first."""
-        finalizers = [*(item.metadata.finalizers or []), FINALIZER]
+        finalizers, version = [*(item.metadata.finalizers or []), FINALIZER], item.metadata.resourceVersion
         if FINALIZER not in (item.metadata.finalizers or []):
-            await self._client.patch(
+            written = await self._client.patch(
                 NeuralTask,
                 item.metadata.name,
-                {"metadata": {"finalizers": finalizers, "resourceVersion": item.metadata.resourceVersion}},
+                {"metadata": {"finalizers": finalizers, "resourceVersion": version}},
                 namespace=item.metadata.namespace,
                 patch_type=PatchType.MERGE,
             )
+            version = written.metadata.resourceVersion
         await self._client.patch(
             NeuralTaskStatus,
             item.metadata.name,
-            {"status": {"node": self._node, "state": "Pending"}},
+            {"metadata": {"resourceVersion": version}, "status": {"node": self._node, "state": "Pending"}},
             namespace=item.metadata.namespace,
             patch_type=PatchType.MERGE,
         )

@@ -19,7 +19,7 @@ from hcs.neuro.service import NeuralService, Site
 from hcs.neuroplugin.app import build
 from hcs.neuroplugin.books import Books
 from hcs.neuroplugin.neuraltasks import NeuralTasks
-from hcs.neuroplugin.operator import Operator
+from hcs.neuroplugin.operator import Call, Operator
 from hcs.neuroplugin.resources import SpikingResource
 from hcs.neuroplugin.settings import FIELDS, Settings
 
@@ -46,6 +46,7 @@ class NeuroNode:
         tokens: Mapping[str, str] | None = None,
         first_id: int = 1,
         pause: Pause = asyncio.sleep,
+        call: Call = asyncio.to_thread,
     ) -> None:
         """Prepare; nothing runs yet.
 
@@ -59,6 +60,7 @@ class NeuroNode:
             tokens: bearer token → tenant.
             first_id: the first global number.
             pause: how to wait.
+            call: how a driver's call, which may block, is made.
 
         Raises:
             RefusedError: the settings make no sense, or a list would be too long for a kubelet.
@@ -67,7 +69,8 @@ class NeuroNode:
         self.service = NeuralService([driver.query() for driver in drivers.values()], first_id=first_id)
         self.books = Books(self.service, settings)
         self._dirty = asyncio.Event()
-        self.operator = Operator(self.service, drivers, changed=self._changed)
+        self._published: dict[str, frozenset[str]] = {}
+        self.operator = Operator(self.service, drivers, changed=self._changed, call=call)
         self._pause = pause
         self.registry = CollectorRegistry()
         self._metrics()
@@ -96,7 +99,11 @@ class NeuroNode:
             RefusedError: a list is too long.
         """
         for plugin in self.plugins:
-            await plugin.publish(self.books.units(plugin.resource.name))
+            name = plugin.resource.name
+            healthy = self.books.healthy(name)
+            if self._published.get(name) != healthy:  # a list of 20 000 ids takes a tenth of a second to make
+                await plugin.publish(self.books.units(name, healthy))
+                self._published[name] = healthy
 
     def tasks(self) -> list[Callable[[], Awaitable[None]]]:
         """What to keep running."""
@@ -117,7 +124,7 @@ class NeuroNode:
                 for taken in freed:
                     log.info("came free: board=%s amount=%d holder=%s", taken.board, taken.amount, taken.holder)
                     with contextlib.suppress(DriverError):
-                        await asyncio.to_thread(self.operator.drivers[taken.board].unload, taken.key)
+                        await self.operator.call(self.operator.drivers[taken.board].unload, taken.key)
                 if freed:
                     self._changed()
         await self.operator.look()
@@ -150,7 +157,7 @@ class NeuroNode:
         for board, (key, ksps, channels) in by_board.items():
             driver = self.operator.drivers[board]
             try:
-                await asyncio.to_thread(driver.configure, key, Limits(ksps, tuple(channels)))
+                await self.operator.call(driver.configure, key, Limits(ksps, tuple(channels)))
             except DriverError as error:
                 raise RefusedError(Refusal("LimitsNotSet", f"{error}; the container must not run unlimited")) from error
         log.info(

@@ -6,7 +6,7 @@ while a task is being made leads to ``Failed`` and to a refusal: nothing stays h
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from hcs.model.refusals import Refusal, RefusedError
@@ -21,12 +21,19 @@ from hcs.neuro.tenants import Lease, Quota
 
 log = logging.getLogger(__name__)
 
+Call = Callable[..., Awaitable[Any]]
+
 
 class Operator:
     """The service with its boards' drivers."""
 
     def __init__(
-        self, service: NeuralService, drivers: Mapping[str, BoardDriver], *, changed: Callable[[], None] = lambda: None
+        self,
+        service: NeuralService,
+        drivers: Mapping[str, BoardDriver],
+        *,
+        changed: Callable[[], None] = lambda: None,
+        call: Call = asyncio.to_thread,
     ) -> None:
         """Prepare.
 
@@ -34,8 +41,9 @@ class Operator:
             service: who decides.
             drivers: board id → its driver.
             changed: called after every call that took or freed something.
+            call: how a call that may block is made.
         """
-        self.service, self.drivers, self.changed = service, dict(drivers), changed
+        self.service, self.drivers, self.changed, self.call = service, dict(drivers), changed, call
         self._turn = asyncio.Lock()
         self._seen: dict[str, tuple[frozenset[Cell], frozenset[Cell]]] = {
             id: (site.board.dead_cores, site.board.dead_routers) for id, site in service.sites.items()
@@ -92,7 +100,7 @@ class Operator:
         async with self._turn:
             task, _ = self.service.advance(tenant, number, "run")
             try:
-                outputs = await asyncio.to_thread(self.drivers[task.board].run, task.id, steps)
+                outputs: Sequence[Sequence[Spike]] = await self.call(self.drivers[task.board].run, task.id, steps)
             except DriverError as error:
                 self._after(tenant, number, "finished")
                 self._look_for_faults(task.board)
@@ -231,11 +239,11 @@ class Operator:
             driver.configure(task.id, Limits(task.amounts.ksps, channels))
             driver.load(task.id, Load(task.model, task.cores, task.spike_routes))
 
-        await asyncio.to_thread(work)
+        await self.call(work)
 
     async def _unload(self, task: Task) -> None:
         try:
-            await asyncio.to_thread(self.drivers[task.board].unload, task.id)
+            await self.call(self.drivers[task.board].unload, task.id)
         except DriverError as error:
             log.warning("task not unloaded: id=%d error=%s", task.id, error)
 

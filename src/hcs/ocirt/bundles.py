@@ -4,7 +4,6 @@ A path in the rootfs is followed link by link inside the rootfs, as the containe
 refused. What is verified by its hash is copied meanwhile, so that the file that starts is the file that was verified.
 """
 
-import hashlib
 import os
 import stat
 from pathlib import Path
@@ -153,6 +152,8 @@ def verified_copy(source: Path, expected: str, target: Path) -> Path:
     Raises:
         RefusedError: ``HashMismatch``; nothing is left then.
     """
+    import hashlib  # here, because it costs every command time, and one needs it
+
     digest = hashlib.sha256()
     with open(source, "rb") as reader, open(target, "wb") as writer:
         while piece := reader.read(1 << 20):

@@ -9,7 +9,6 @@ import contextlib
 import datetime
 import os
 import signal
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -499,7 +498,10 @@ def run_hooks(bundle: Bundle, names: tuple[str, ...], state: dict[str, Any]) -> 
     Raises:
         RefusedError: ``HookFailed``.
     """
-    for hook in (hook for name in names for hook in bundle.hooks.get(name, ())):
+    hooks = [hook for name in names for hook in bundle.hooks.get(name, ())]
+    if hooks:
+        import subprocess  # here, because it costs every command time, and few bundles have hooks
+    for hook in hooks:
         path = str(hook.get("path", ""))
         environment = dict(item.split("=", 1) for item in hook.get("env") or () if "=" in item)
         try:

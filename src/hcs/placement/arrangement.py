@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from hcs.model.locality import Locality
-from hcs.placement.packing import Card, Choice, Need, pack, smallest
+from hcs.placement.appraisals import Appraisal
+from hcs.placement.fleet import Mask
+from hcs.placement.packing import Card, Choice, Need, cards_of, pack, smallest
 from hcs.placement.snapshot import Snapshot
 from hcs.placement.topology import Wiring, sets, wire
 
@@ -50,6 +52,35 @@ def arrange(
     order = sorted(whole, key=lambda number: (-len(plain[number]), number))
     found = _Search(wiring, containers, order).run(tuple(cards))
     return found if found is not None or locality.pairing else plain
+
+
+def settle(snapshot: Snapshot, appraisals: Sequence[Appraisal], masks: Sequence[Mask]) -> tuple[int, Choice] | None:
+    """The first group that serves, and its devices: for questions about one node, where no policy has a say.
+
+    Named cards come first, then healthy ones, then the slowest that suffice.
+
+    Args:
+        snapshot: the fleet.
+        appraisals: one for each container.
+        masks: per container, [D] the devices it may get.
+    """
+    fleet = snapshot.fleet
+    groups = [
+        set(fleet.group[mask & one.serves[fleet.kind]].tolist()) for one, mask in zip(appraisals, masks, strict=True)
+    ]
+    substitute = appraisals[0].substitute
+
+    def order(group: int) -> tuple[bool, bool, int, int]:
+        first = int(fleet.group_first[group])
+        sick = bool(fleet.degraded[fleet.group_slice(group)].any())
+        return bool(substitute[fleet.kind[first]]), sick, int(fleet.milliacu[first]), group
+
+    for group in sorted(set.intersection(*groups), key=order):
+        cards = cards_of(snapshot, appraisals, masks, group)
+        found = arrange(snapshot, cards, len(appraisals), group, appraisals[0].request.locality)
+        if found is not None:
+            return group, found
+    return None
 
 
 class _Search:

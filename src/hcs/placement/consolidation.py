@@ -16,8 +16,9 @@ from hcs.placement.appraisals import ReferenceRates
 from hcs.placement.engine import place
 from hcs.placement.fleet import Mask
 from hcs.placement.plans import Placement, Unplaceable
+from hcs.placement.rooms import Room
 from hcs.placement.snapshot import Snapshot
-from hcs.placement.victims import Budget, Room, RunningPod, limits_of, within
+from hcs.placement.victims import Budget, RunningPod, limits_of, within
 
 Goal = Literal["nodes", "cards"]
 
@@ -198,7 +199,11 @@ def _emptied(
         assert one.pod.allocation is not None  # only pods with cards are on sources
         snapshot = snapshot.without(one.pod.allocation)
         nodes = [
-            node.name for node in fleet.nodes if one.pod.node == node.name or _has_room(rooms.get(node.name), one.pod)
+            node.name
+            for node in fleet.nodes
+            if one.pod.node == node.name
+            or (room := rooms.get(node.name)) is None
+            or room.holds(one.pod.milli_cpu, one.pod.memory)
         ]
         found = place(snapshot.with_owned(barred), one.request, nodes=nodes, reference_rates=reference_rates)
         if isinstance(found, Unplaceable):
@@ -222,16 +227,12 @@ def _unused(snapshot: Snapshot, goal: Goal) -> Mask:
     return empty.copy()
 
 
-def _has_room(room: Room | None, pod: RunningPod) -> bool:
-    return room is None or (room.milli_cpu >= pod.milli_cpu and room.memory >= pod.memory and room.pods >= 1)
-
-
 def _shift(rooms: dict[str, Room], pod: RunningPod, target: str) -> None:
     """Move a pod's CPU and memory from its node to another."""
     for node, sign in ((pod.node, 1), (target, -1)):
         room = rooms.get(node)
         if room is not None and pod.node != target:
-            rooms[node] = Room(room.milli_cpu + sign * pod.milli_cpu, room.memory + sign * pod.memory, room.pods + sign)
+            rooms[node] = room.without(-sign * pod.milli_cpu, -sign * pod.memory, -sign)
 
 
 def _size(one: Movable) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from hcs.model.refusals import Refusal
 from hcs.placement.appraisals import Appraisal
 from hcs.placement.arrangement import arrange, wiring_of
-from hcs.placement.filters import Filter, Stage, describe, eligible, enough, filters_for
+from hcs.placement.filters import Filter, Stage, cards_taken, describe, eligible, enough, filters_for
 from hcs.placement.fleet import Mask
 from hcs.placement.nearness import NEARNESS
 from hcs.placement.packing import cards_of, masks_on
@@ -77,6 +77,46 @@ def refuse_nodes(
         )
     serving = tuple(fleet.nodes[int(node)].name for node in np.flatnonzero(open_nodes))
     return tuple(refused[node] for node in sorted(refused)), serving
+
+
+def refuse_later(vacant: Snapshot, appraisals: Sequence[Appraisal]) -> tuple[NodeRefusal, ...]:
+    """What each node says when none can serve: its own reasons, or that others hold what could.
+
+    Args:
+        vacant: the fleet with nobody on it.
+        appraisals: the request against its kinds.
+    """
+    refused, serving = refuse_nodes(vacant, appraisals, np.ones(len(vacant.fleet.nodes), dtype=np.bool_))
+    taken = cards_taken(appraisals[0]) if len(appraisals) == 1 else _together(appraisals, "occupancy", 0)
+    every = (*refused, *(NodeRefusal(name, taken, True) for name in serving))
+    return tuple(sorted(every, key=lambda refusal: refusal.node))
+
+
+def refuse_capacities(
+    snapshot: Snapshot, capacities: Sequence[tuple[str, int]], nodes: Sequence[str]
+) -> tuple[NodeRefusal, ...]:
+    """Say which of these nodes lack something beside devices, and what."""
+    fleet, room = snapshot.fleet, snapshot.room
+    refused = []
+    for name in nodes:
+        number = fleet.node_index[name]
+        node, asked = fleet.nodes[number], " and ".join(f"{amount} {what}" for what, amount in capacities)
+        has = dict(node.capacities)
+        small = next(((what, amount) for what, amount in capacities if has.get(what, 0) < amount), None)
+        full = any(what in has and room[number, fleet.columns.index(what)] < amount for what, amount in capacities)
+        if small is not None:
+            what, amount = small
+            refusal = Refusal("CapacityTooSmall", f"needs {amount} {what}; this node has {has.get(what, 0)} in all")
+            refused.append(NodeRefusal(name, refusal, False))
+        elif not node.ready:
+            refusal = Refusal(
+                "NodeNotReady", "the node or its HCS agent is not ready; see the node's conditions and its Lease"
+            )
+            refused.append(NodeRefusal(name, refusal, True))
+        elif full:
+            refusal = Refusal("CapacityTaken", f"needs {asked}; other pods of this node have taken too much of it")
+            refused.append(NodeRefusal(name, refusal, True))
+    return tuple(refused)
 
 
 def _cannot_together(

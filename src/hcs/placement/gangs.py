@@ -29,6 +29,7 @@ from hcs.placement.levels import Nearest, levels_of, nearest
 from hcs.placement.nearness import relaxations
 from hcs.placement.plans import NodeRefusal, Placement, Unplaceable, summarise
 from hcs.placement.policies import Chosen
+from hcs.placement.rooms import Room
 from hcs.placement.snapshot import Snapshot
 
 TRIES: Final = 8
@@ -40,11 +41,16 @@ BUDGET: Final = 4_000
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One pod of a gang: its UID, what it asks for, and the nodes it may go to (None: all)."""
+    """One pod of a gang: its UID, what it asks for, and the nodes it may go to (None: all).
+
+    ``milli_cpu`` (thousandths of a CPU) and ``memory`` (bytes) are what it asks of the node beside its cards.
+    """
 
     pod: str
     request: ComputeRequest
     nodes: frozenset[str] | None = None
+    milli_cpu: int = 0
+    memory: int = 0
 
 
 class Gang(msgspec.Struct, frozen=True):
@@ -108,6 +114,7 @@ def plan_gang(
     nodes: Collection[str] | None = None,
     reference_rates: ReferenceRates | None = None,
     bounds: Mapping[str, VendorBound] | None = None,
+    rooms: Mapping[str, Room] | None = None,
 ) -> GangPlan | Unplaceable:
     """Place all members of a gang, or none.
 
@@ -117,13 +124,14 @@ def plan_gang(
         nodes: names of the nodes to choose from; None for all.
         reference_rates: as for :func:`hcs.placement.engine.place`.
         bounds: per pod, the only vendors it can run on.
+        rooms: what is free of CPU, memory and pod slots by node; a node that is missing has enough. None: all have.
     """
     if len(gang.members) < gang.least:
         missing = Refusal(
             "GangIncomplete", f"gang {gang.key} starts with {gang.least} members; {len(gang.members)} are there"
         )
         return Unplaceable((), str(missing))
-    choices = _Choices(nodes, reference_rates, bounds or {})
+    choices = _Choices(nodes, reference_rates, bounds or {}, rooms or {})
     found = _plan(snapshot, gang, len(gang.members), choices)
     if found is None and gang.least < len(gang.members):
         found = _plan(snapshot, gang, gang.least, choices)
@@ -172,6 +180,7 @@ class _Choices(msgspec.Struct, frozen=True):
     nodes: Collection[str] | None
     reference_rates: ReferenceRates | None
     bounds: Mapping[str, VendorBound]
+    rooms: Mapping[str, Room]
 
 
 class _Attempt(msgspec.Struct, frozen=True, eq=False):
@@ -213,10 +222,10 @@ def _plan_strictly(snapshot: Snapshot, gang: Gang, members: Sequence[Member], ch
         for *_, number, near in ranked:
             attempt = attempts[number]
             groups = _groups_on(snapshot.fleet, near.nodes, attempt, shapes)
-            placed = fill(snapshot, groups, shapes, hardest_first(shapes))
+            placed = fill(snapshot, groups, shapes, hardest_first(shapes), choices.rooms)
             if placed is not None:
                 return _written(snapshot, gang, members, shapes, placed)
-        placed = _search_all(snapshot, shapes, [a for a in attempts if a.tier == tier])
+        placed = _search_all(snapshot, shapes, [a for a in attempts if a.tier == tier], choices.rooms)
         if placed is not None:
             return _written(snapshot, gang, members, shapes, placed)
     return None
@@ -228,7 +237,8 @@ def _shapes(snapshot: Snapshot, members: Sequence[Member], choices: _Choices) ->
     numbers: dict[tuple[object, ...], list[int]] = {}
     for number, member in enumerate(members):
         bound = choices.bounds.get(member.pod)
-        numbers.setdefault((member.request, member.nodes, bound), []).append(number)
+        key = (member.request, member.nodes, bound, member.milli_cpu, member.memory)
+        numbers.setdefault(key, []).append(number)
     shapes = []
     for alike in numbers.values():
         member = members[alike[0]]
@@ -236,7 +246,17 @@ def _shapes(snapshot: Snapshot, members: Sequence[Member], choices: _Choices) ->
         allowed = _nodes_mask(fleet, choices.nodes) & _nodes_mask(fleet, member.nodes)
         appraisals = appraise(fleet, member.request, choices.reference_rates, bound)
         shapes.append(
-            shape_of(snapshot, member.request, alike, appraisals, allowed, together=len(members) > 1),
+            shape_of(
+                snapshot,
+                member.request,
+                alike,
+                appraisals,
+                allowed,
+                together=len(members) > 1,
+                rooms=choices.rooms,
+                milli_cpu=member.milli_cpu,
+                memory=member.memory,
+            )
         )
     return tuple(shapes)
 
@@ -298,6 +318,8 @@ def _near(fleet: Fleet, shapes: Sequence[Shape], attempt: _Attempt) -> list[Near
     weights = [1 if len(shapes) == 1 else -(-1000 // most) for most in largest]
     room = np.maximum.reduce([shape.capacity * weight for shape, weight in zip(shapes, weights, strict=True)])
     held = np.bincount(fleet.group_node, weights=np.where(attempt.groups, room, 0), minlength=len(fleet.nodes))
+    most = np.maximum.reduce([shape.limit * weight for shape, weight in zip(shapes, weights, strict=True)])
+    held = np.minimum(held, most)
     count = sum(shape.count * weight for shape, weight in zip(shapes, weights, strict=True))
     tries = 1 if len(shapes) == 1 and shapes[0].exact else TRIES
     return nearest(levels_of(fleet), held.astype(np.int64), count, tries=tries)
@@ -319,7 +341,9 @@ def _groups_on(fleet: Fleet, nodes: Sequence[int], attempt: _Attempt, shapes: Se
     return [group for node in nodes for group in sorted(by_node.get(node, ()), key=lambda g: (-int(room[g]), g))]
 
 
-def _search_all(snapshot: Snapshot, shapes: Sequence[Shape], attempts: Sequence[_Attempt]) -> Placed | None:
+def _search_all(
+    snapshot: Snapshot, shapes: Sequence[Shape], attempts: Sequence[_Attempt], rooms: Mapping[str, Room]
+) -> Placed | None:
     """Where filling in order failed: every way there is, while the fleet is small enough for that."""
     if len(shapes) == 1 and shapes[0].exact:
         return None  # the capacities were exact, so there is no way
@@ -329,9 +353,9 @@ def _search_all(snapshot: Snapshot, shapes: Sequence[Shape], attempts: Sequence[
             continue
         room = np.add.reduce([shape.capacity for shape in shapes])
         order = sorted((int(group) for group in groups), key=lambda g: (-int(room[g]), g))
-        placed = fill(snapshot, order, shapes, hardest_first(shapes))
+        placed = fill(snapshot, order, shapes, hardest_first(shapes), rooms)
         if placed is None and len(groups) <= SEARCHED:
-            placed = search(snapshot, order, shapes, BUDGET)
+            placed = search(snapshot, order, shapes, BUDGET, rooms)
         if placed is not None:
             return placed
     return None
@@ -386,7 +410,8 @@ def _acquainted(snapshot: Snapshot, plans: Sequence[MemberPlan]) -> list[MemberP
 def _unplaceable(snapshot: Snapshot, gang: Gang, choices: _Choices) -> Unplaceable:
     """Why there is no plan: by node for a single member, and whether the empty fleet would have one."""
     fleet = snapshot.fleet
-    ever = _plan(snapshot.vacant(), gang, gang.least, choices) is not None
+    alone = msgspec.structs.replace(choices, rooms={})  # CPU and memory come and go with other pods as well
+    ever = _plan(snapshot.vacant(), gang, gang.least, alone) is not None
     member = gang.members[0]
     appraisals = appraise(fleet, member.request, choices.reference_rates, choices.bounds.get(member.pod))
     allowed = _nodes_mask(fleet, choices.nodes) & _nodes_mask(fleet, member.nodes)
@@ -395,7 +420,7 @@ def _unplaceable(snapshot: Snapshot, gang: Gang, choices: _Choices) -> Unplaceab
         whole = Refusal(
             "GangTaken",
             f"gang {gang.key} needs {gang.least} members placed at once; "
-            "cards that could serve all of them are taken by other pods",
+            "cards that could serve all of them, or the CPU and memory beside them, are taken by other pods",
         )
     else:
         vendor = "" if gang.portable else " of one vendor"

@@ -19,6 +19,7 @@ from hcs.placement.arrangement import arrange
 from hcs.placement.filters import eligible
 from hcs.placement.fleet import Fleet, Integers, Mask
 from hcs.placement.packing import Card, Choice, Need, cards_of
+from hcs.placement.rooms import PLENTY, Room
 from hcs.placement.snapshot import Snapshot
 
 UNBOUNDED: Final = 1 << 20
@@ -29,7 +30,8 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
     """Members that ask for the same: who they are, and what their request means on this fleet.
 
     ``masks`` [D] say, per container, which devices it may get; ``capacity`` [G] how many members each group can hold,
-    ``exact`` whether it surely can.
+    ``exact`` whether it surely can. ``limit`` [N] is how many fit each node's CPU, memory and pods; ``milli_cpu`` and
+    ``memory`` are what each takes of those.
     """
 
     request: ComputeRequest
@@ -38,6 +40,9 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
     masks: tuple[Mask, ...]
     capacity: Integers
     exact: bool
+    limit: Integers
+    milli_cpu: int = 0
+    memory: int = 0
 
     @property
     def count(self) -> int:
@@ -53,6 +58,9 @@ def shape_of(
     nodes: Mask,
     *,
     together: bool,
+    rooms: Mapping[str, Room],
+    milli_cpu: int = 0,
+    memory: int = 0,
 ) -> Shape:
     """Weigh the members of one shape.
 
@@ -63,6 +71,9 @@ def shape_of(
         appraisals: of the request.
         nodes: [N] where they may go.
         together: whether they wait for each other, so that a sub-healthy card will not do.
+        rooms: what is free beside the cards, by node; enough where nothing is said.
+        milli_cpu: thousandths of a CPU that each takes.
+        memory: bytes that each takes.
     """
     fleet = snapshot.fleet
     allowed = nodes[fleet.node]
@@ -70,7 +81,47 @@ def shape_of(
         allowed = allowed & ~fleet.degraded
     masks = tuple(eligible(snapshot, appraisal) & allowed for appraisal in appraisals)
     capacity, exact = _capacity(snapshot, appraisals, masks)
-    return Shape(request, tuple(members), appraisals, masks, capacity, exact and not request.locality.pairing)
+    limit = np.full(len(fleet.nodes), PLENTY, dtype=np.int64)
+    for name, room in rooms.items():
+        if name in fleet.node_index:
+            limit[fleet.node_index[name]] = room.times(milli_cpu, memory)
+    return Shape(
+        request=request,
+        members=tuple(members),
+        appraisals=appraisals,
+        masks=masks,
+        capacity=np.minimum(capacity, limit[fleet.group_node]),
+        exact=exact and not request.locality.pairing,
+        limit=limit,
+        milli_cpu=milli_cpu,
+        memory=memory,
+    )
+
+
+class Larder:
+    """The rooms of the nodes as members take from them; nodes that nobody described have plenty."""
+
+    def __init__(self, fleet: Fleet, rooms: Mapping[str, Room]) -> None:
+        """Start with what is free."""
+        self._node = fleet.group_node
+        self._left = {fleet.node_index[name]: room for name, room in rooms.items() if name in fleet.node_index}
+
+    def take(self, shape: Shape, group: int) -> bool:
+        """Take what a member needs on the group's node; False, and nothing taken, where it is not there."""
+        node = int(self._node[group])
+        room = self._left.get(node)
+        if room is None:
+            return True
+        if not room.holds(shape.milli_cpu, shape.memory):
+            return False
+        self._left[node] = room.without(shape.milli_cpu, shape.memory)
+        return True
+
+    def give_back(self, shape: Shape, group: int) -> None:
+        """Undo :meth:`take`."""
+        node = int(self._node[group])
+        if node in self._left:
+            self._left[node] = self._left[node].without(-shape.milli_cpu, -shape.memory, -1)
 
 
 class Bin:
@@ -131,7 +182,13 @@ Placed = dict[int, tuple[int, Choice]]
 """Member → its group and its containers' devices."""
 
 
-def fill(snapshot: Snapshot, groups: Sequence[int], shapes: Sequence[Shape], order: Sequence[int]) -> Placed | None:
+def fill(
+    snapshot: Snapshot,
+    groups: Sequence[int],
+    shapes: Sequence[Shape],
+    order: Sequence[int],
+    rooms: Mapping[str, Room],
+) -> Placed | None:
     """Put all members into groups, each into the first that takes it; None where one finds none.
 
     Args:
@@ -139,29 +196,35 @@ def fill(snapshot: Snapshot, groups: Sequence[int], shapes: Sequence[Shape], ord
         groups: in the order in which they are filled.
         shapes: all shapes.
         order: numbers of the shapes in the order in which their members choose.
+        rooms: what is free beside the cards, by node.
     """
+    larder = Larder(snapshot.fleet, rooms)
     bins: dict[int, Bin] = {}
     for number in order:
         shape, full, left = shapes[number], 0, shapes[number].count
         while left and full < len(groups):
             group = groups[full]
-            if shape.capacity[group]:
+            if shape.capacity[group] and larder.take(shape, group):
                 if group not in bins:
                     bins[group] = Bin(snapshot, shapes, group)
                 if bins[group].put(number):
                     left -= 1
                     continue
+                larder.give_back(shape, group)
             full += 1  # equal members: what does not take this one takes none of the others either
         if left:
             return None
     return _members(bins.values(), shapes)
 
 
-def search(snapshot: Snapshot, groups: Sequence[int], shapes: Sequence[Shape], budget: int) -> Placed | None:
+def search(
+    snapshot: Snapshot, groups: Sequence[int], shapes: Sequence[Shape], budget: int, rooms: Mapping[str, Room]
+) -> Placed | None:
     """Try all ways to put all members into groups, as far as a budget of steps goes; arguments as for :func:`fill`."""
     queue = [number for number in hardest_first(shapes) for _ in shapes[number].members]
     steps = 0
     failed: set[tuple[object, ...]] = set()
+    larder = Larder(snapshot.fleet, rooms)
 
     def go(depth: int, bins: Mapping[int, Bin]) -> Mapping[int, Bin] | None:
         nonlocal steps
@@ -176,12 +239,14 @@ def search(snapshot: Snapshot, groups: Sequence[int], shapes: Sequence[Shape], b
             steps += 1
             if steps > budget:
                 return None
-            trial = bins[group].copy()
-            if not trial.put(queue[depth]) and not trial.put_anew(queue[depth]):
+            if not larder.take(shapes[queue[depth]], group):
                 continue
-            found = go(depth + 1, {**bins, group: trial})
-            if found is not None:
-                return found
+            trial = bins[group].copy()
+            if trial.put(queue[depth]) or trial.put_anew(queue[depth]):
+                found = go(depth + 1, {**bins, group: trial})
+                if found is not None:
+                    return found
+            larder.give_back(shapes[queue[depth]], group)
         failed.add(key)
         return None
 

@@ -18,7 +18,7 @@ from hcs.model.refusals import Refusal
 from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import Appraisal
 from hcs.placement.arrangement import arrange, wiring_of
-from hcs.placement.fleet import Fleet, Mask
+from hcs.placement.fleet import Fleet, Integers, Mask
 from hcs.placement.packing import cards_of
 from hcs.placement.snapshot import Snapshot
 from hcs.placement.topology import feasible
@@ -183,6 +183,13 @@ def _hardened(fleet: Fleet, locality: Locality) -> list[Locality]:
         )
         found += [Locality(numa=node, links=ways, fabric=network, data_source=data) for network, ways, node in choices]
     return found
+
+
+def latencies(fleet: Fleet, source: str) -> Integers:
+    """[N] Microseconds to a data source; the largest number there is where nobody measured."""
+    unknown = int(np.iinfo(np.int64).max)
+    found = (node.latency(source) for node in fleet.nodes)
+    return np.fromiter((unknown if value is None else value for value in found), dtype=np.int64, count=len(fleet.nodes))
 
 
 Rule = TypeVar("Rule", FabricRule | None, LinkRule | None)

@@ -32,6 +32,7 @@ class Placement(msgspec.Struct, frozen=True):
     reason: str = ""
     reuses: dict[str, str] = {}
     peers: Peers | None = None
+    capacities: dict[str, int] = {}
 
     @property
     def devices(self) -> frozenset[str]:
@@ -53,6 +54,7 @@ class Placement(msgspec.Struct, frozen=True):
             exchange=self.exchange,
             reuses=self.reuses,
             peers=self.peers,
+            capacities=self.capacities,
         )
 
 

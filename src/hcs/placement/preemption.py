@@ -20,9 +20,10 @@ from hcs.placement.filters import eligible
 from hcs.placement.fleet import Mask
 from hcs.placement.gangs import Gang, GangPlan, check_plan, plan_gang
 from hcs.placement.plans import Placement
+from hcs.placement.rooms import Room
 from hcs.placement.snapshot import Snapshot
 from hcs.placement.supply import cards_needed, nodes_of
-from hcs.placement.victims import Ask, Budget, NodeView, Room, RunningPod, limits_of, smallest_sets, within
+from hcs.placement.victims import Ask, Budget, NodeView, RunningPod, limits_of, smallest_sets, within
 
 NODES: Final = 128
 """Nodes looked at closely, those with the fewest pods in question first; evicting is rare and need not be the best of

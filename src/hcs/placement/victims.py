@@ -15,10 +15,10 @@ import numpy as np
 from hcs.model.allocations import Allocation
 from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import Appraisal
-from hcs.placement.engine import placement_of
+from hcs.placement.engine import pick, placement_of
 from hcs.placement.fleet import Integers
 from hcs.placement.plans import Placement
-from hcs.placement.policies import POLICIES
+from hcs.placement.rooms import Room
 from hcs.placement.snapshot import Snapshot
 
 BUDGET: Final = 400
@@ -51,14 +51,6 @@ class Budget(msgspec.Struct, frozen=True):
     name: str
     pods: frozenset[str]
     allowed: int
-
-
-class Room(msgspec.Struct, frozen=True):
-    """What is free on a node beside its cards: thousandths of a CPU, bytes of memory, and pods; can be negative."""
-
-    milli_cpu: int
-    memory: int
-    pods: int = 110
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -104,16 +96,13 @@ class NodeView:
         """Whether CPU, memory and pod slots suffice once these pods are gone."""
         if self._room is None:
             return True
-        return (
-            self._room.milli_cpu + sum(pod.milli_cpu for pod in gone) >= self._ask.milli_cpu
-            and self._room.memory + sum(pod.memory for pod in gone) >= self._ask.memory
-            and self._room.pods + len(gone) >= 1
-        )
+        freed = self._room.without(-sum(pod.milli_cpu for pod in gone), -sum(pod.memory for pod in gone), -len(gone))
+        return freed.holds(self._ask.milli_cpu, self._ask.memory)
 
     def _place(self, gone: Sequence[RunningPod]) -> Placement | None:
         snapshot = self._now.without_all(pod.allocation for pod in gone if pod.allocation is not None)
         everywhere = np.ones(len(snapshot.fleet.nodes), dtype=np.bool_)
-        chosen = POLICIES["hcs"].choose(snapshot, self._appraisals, everywhere)
+        chosen = pick(snapshot, self._appraisals, everywhere)
         return None if chosen is None else placement_of(snapshot, self._ask.request, self._appraisals, chosen)
 
 

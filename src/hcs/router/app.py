@@ -49,6 +49,25 @@ def make_app(extender: Extender) -> Starlette:
         except NotSyncedError as error:
             return PlainTextResponse(str(error), 503)
 
+    async def volcano(request: Request) -> Response:
+        body = await request.body()
+        try:
+            extender.require_sync()
+            match request.path_params["verb"]:
+                case "predicate":
+                    return _json(extender.volcano.predicate(body))
+                case "prioritize":
+                    return _json(extender.volcano.prioritize(body))
+                case "allocate":
+                    return _json(await extender.volcano.allocate(body))
+                case "deallocate":
+                    return _json(await extender.volcano.deallocate(body))
+        except ValueError as error:
+            return PlainTextResponse(str(error), 400)
+        except NotSyncedError as error:
+            return PlainTextResponse(str(error), 503)
+        return PlainTextResponse("the verbs are predicate, prioritize, allocate and deallocate\n", 404)
+
     async def healthz(_request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
@@ -67,6 +86,7 @@ def make_app(extender: Extender) -> Starlette:
             Route("/filter", filter_, methods=["POST"]),
             Route("/bind", bind, methods=["POST"]),
             Route("/preempt", preempt, methods=["POST"]),
+            Route("/volcano/{verb}", volcano, methods=["POST"]),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/metrics", metrics),

@@ -111,6 +111,8 @@ class Conductor:
 
     def leads(self, pod: Pod) -> bool:
         """Whether a pod is a member of a gang, by the book or, before it is in there, by its own words."""
+        if pod.spec.schedulerName != names.SCHEDULER:
+            return False
         if self.book.of(pod.metadata.uid) is not None:
             return True
         try:
@@ -177,7 +179,8 @@ class Conductor:
         else:
             self._hold(gang, self._barrier_seconds + 5.0)
         try:
-            error = await asyncio.wait_for(waits, self._barrier_seconds)
+            async with asyncio.timeout(self._barrier_seconds):
+                error = await waits
         except TimeoutError:
             error = f"not all members of the gang reached their bind within {self._barrier_seconds:g} s"
             if gang.phase == "planned":
@@ -196,6 +199,8 @@ class Conductor:
             return
         gang.left.discard(uid)
         (gang.bound if bound else gang.failed).add(uid)
+        if bound and uid in gang.members and not gang.members[uid].spec.nodeName:
+            gang.started.add(uid)
         if gang.left:
             return
         started, failed = set(gang.bound), set(gang.failed)

@@ -19,14 +19,17 @@ from hcs.model.pods import Pod
 from hcs.model.requests import ComputeRequest
 from hcs.placement.alternatives import Alternative, alternatives
 from hcs.placement.appraisals import ReferenceRates, VendorBound
+from hcs.placement.placer import Placer
 from hcs.placement.preemption import Budget, RunningPod
 from hcs.placement.snapshot import Snapshot
 from hcs.router.bystanders import budgets_of, running_pods
 from hcs.router.decisions import Chosen, Decision, decide, vendor_bound
+from hcs.router.guests import ExpectedGuests
 from hcs.router.meters import Meters
 from hcs.router.reservations import Reservations
 from hcs.router.resumption import note_for
 from hcs.router.view import FleetView
+from hcs.rtos.hosting import asks_for_guests
 
 log = logging.getLogger(__name__)
 
@@ -60,22 +63,29 @@ class Desk:
         self.now, self.today = now, today
         self.checkpoints: dict[str, datetime.datetime] = {}
         """Pod UID → when its newest complete checkpoint was written."""
+        self.guests = ExpectedGuests()
         self._grown = grown
         self._events = EventRecorder(client, "router")
         self._telling: set[asyncio.Task[None]] = set()
 
     def decide(self, pod: Pod, nodes: Sequence[str], also: Sequence[Allocation] = ()) -> Decision:
         """Decide for one pod beside everything that is promised to others; ``also`` is taken on top."""
-        return decide(
-            pod,
-            nodes,
-            self.view.snapshot,
-            taken=[*self.taken({pod.metadata.uid}), *also],
-            offers=self.view.offers,
-            note=note_for(pod, self.view.inventories),
-            reference_rates=self.view.reference_rates,
-            silent=self.view.silent,
-        )
+        uid = pod.metadata.uid
+        with self._placer().supposing(without=() if uid in self.view.allocations else (uid,), also=also) as placer:
+            return decide(
+                pod,
+                nodes,
+                placer,
+                offers=self.view.offers,
+                note=note_for(pod, self.view.noted),
+                reference_rates=self.view.reference_rates,
+                silent=self.view.silent,
+                guests=self.guests.by_node(self.view.pods()) if asks_for_guests(pod) else None,
+            )
+
+    def _placer(self) -> Placer:
+        self.reservations.tell_lapsed(self.now())
+        return self.view.placer
 
     def confirm(self, pod: Pod, node: str) -> Decision:
         """Place on the asked node as things are now; where that comes to the promised devices, the promise stands."""
@@ -90,21 +100,9 @@ class Desk:
             return Chosen(promised.allocation, promised.reason)
         return decision
 
-    def taken(self, besides: Collection[str]) -> list[Allocation]:
-        """What is promised to other pods than these (UIDs) and not seen bound yet."""
-        now = self.now()
-        return [
-            held.allocation
-            for held in self.reservations.others("", now)
-            if held.allocation.pod not in besides and held.allocation.pod not in self.view.allocations
-        ]
-
     def snapshot_without(self, uids: Collection[str]) -> Snapshot:
-        """The fleet with all that is taken or promised, but not to these pods."""
-        snapshot = self.view.snapshot
-        for allocation in self.taken(uids):
-            snapshot = snapshot.with_allocation(allocation)
-        return snapshot
+        """The fleet with all that is taken, and all that is promised but not to these pods."""
+        return self._placer().snapshot_without([uid for uid in uids if uid not in self.view.allocations])
 
     def exact_place(self, pod: Pod) -> Chosen | None:
         """Where a pod would go now without any substitution that its owner has not accepted."""
@@ -133,7 +131,7 @@ class Desk:
 
     def bound_for(self, pod: Pod, request: ComputeRequest) -> VendorBound | None:
         """The only vendors a pod can run on: those with its runtime, and the one that can read its checkpoint."""
-        return vendor_bound(request, self.view.offers, note_for(pod, self.view.inventories))
+        return vendor_bound(request, self.view.offers, note_for(pod, self.view.noted))
 
     def rooms(self, nodes: Iterable[str]) -> dict[str, tuple[int, int, int]]:
         """Free thousandths of a CPU, bytes and pod slots by node."""
@@ -191,8 +189,8 @@ class Desk:
     async def wake(self, pod: Pod) -> None:
         """Have kube-scheduler try a refused pod again: it does when an annotation changes."""
         seen = self.view.pod(pod.metadata.uid)
-        if seen is None:
-            return
+        if seen is None or seen.spec.schedulerName != names.SCHEDULER:
+            return  # Volcano looks at every pod once a second
         before = seen.annotations.get(names.POKE, "")
         value = str(int(before) + 1 if before.isdecimal() else 1)
         try:

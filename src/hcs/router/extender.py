@@ -18,7 +18,8 @@ from lightkube import ApiError, AsyncClient
 
 from hcs.kube import resources
 from hcs.kube.informer import ChangeKind
-from hcs.model.allocations import Allocation
+from hcs.model import names
+from hcs.model.allocations import Allocation, AllocationError, decode_allocation
 from hcs.model.devices import NodeInventory
 from hcs.model.pods import Pod
 from hcs.model.refusals import RefusedError
@@ -27,7 +28,7 @@ from hcs.placement.appraisals import ReferenceRates
 from hcs.router.asking import OFFER_SECONDS
 from hcs.router.binder import Outcome, carry_out, carry_out_plainly
 from hcs.router.conductor import Conductor
-from hcs.router.decisions import NOT_CHOSEN, Chosen, Decision, NotOurs, Refused
+from hcs.router.decisions import Chosen, Decision, NotOurs, Refused
 from hcs.router.desk import Desk
 from hcs.router.gangs import BARRIER_SECONDS
 from hcs.router.images import RuntimeImage, image_for
@@ -37,7 +38,9 @@ from hcs.router.podgroups import PodGroups
 from hcs.router.preemption import Candidate, Preemption
 from hcs.router.reservations import Reservation, Reservations
 from hcs.router.resumption import note_for
+from hcs.router.usage import Usage
 from hcs.router.view import FleetView, Held
+from hcs.router.volcano import VolcanoVerbs, erase, is_volcano
 from hcs.router.waiting import Waiting, WaitingRoom
 from hcs.router.wire import (
     AnsweredUid,
@@ -49,6 +52,7 @@ from hcs.router.wire import (
     PreemptAnswer,
     PreemptArguments,
 )
+from hcs.rtos.hosting import asks_for_guests
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +90,7 @@ class Extender:
         reference_rates: ReferenceRates | None = None,
         offer_seconds: float = OFFER_SECONDS,
         barrier_seconds: float = BARRIER_SECONDS,
+        policy: str = "hcs",
     ) -> None:
         """Prepare; nothing is read before :meth:`run`.
 
@@ -97,6 +102,7 @@ class Extender:
             reference_rates: of models outside the fleet.
             offer_seconds: how long an offer stands.
             barrier_seconds: how long the first bind of a gang waits for the last.
+            policy: how places are chosen, by its name in :data:`hcs.placement.policies.POLICIES`.
         """
         self._client, self._now = client, now
         self._stirred = asyncio.Event()
@@ -111,10 +117,12 @@ class Extender:
             now=now,
             today=today,
             reference_rates=reference_rates,
+            policy=policy,
         )
-        self.reservations = Reservations(reservation_seconds)
+        self.reservations = Reservations(reservation_seconds, lambda uid, held: self.view.promised(uid, held))
         self.waiting = WaitingRoom()
         self.meters = Meters()
+        self.meters.registry.register(Usage(self.view))
         self.desk = Desk(client, self.view, self.reservations, self.meters, now=now, today=today, grown=self._grown)
         self.offers = Offers(client, self.desk, now=now, today=today, count=self.meters.offers, seconds=offer_seconds)
         self.conductor = Conductor(
@@ -127,6 +135,7 @@ class Extender:
             barrier_seconds=barrier_seconds,
         )
         self.preemption = Preemption(client, self.desk, self, now=now, count=self.meters.preemptions)
+        self.volcano = VolcanoVerbs(self.desk)
         self._groups = PodGroups(client, self.conductor.group_changed)
 
     async def run(self) -> None:
@@ -142,7 +151,7 @@ class Extender:
         Raises:
             NotSyncedError: the view is not there yet.
         """
-        self._require_sync()
+        self.require_sync()
         pod, nodes = arguments.pod, arguments.nodenames or ()
         uid = pod.metadata.uid
         if uid in self._binding:
@@ -155,22 +164,24 @@ class Extender:
             self._stirred.set()
             return FilterAnswer(error="what became of the pod's last binding is not known yet")
         with self.meters.filter_seconds.time():
-            decision = self._decide(pod, nodes)
+            member = self.conductor.leads(pod)
+            decision = self._decide(pod, nodes, member=member)
         self.meters.filters.labels(type(decision).__name__.lower()).inc()
-        member = self.conductor.leads(pod)
         if not member and not self.preemption.keeps(uid):
             self._released(uid)
         if isinstance(decision, NotOurs):
-            return FilterAnswer(node_names=tuple(nodes))
+            return FilterAnswer(
+                node_names=tuple(name for name in nodes if name not in decision.unable),
+                failed_and_unresolvable_nodes={name: str(why) for name, why in decision.unable.items()},
+            )
         if isinstance(decision, Refused):
             return self._refuse(pod, nodes, decision)
         if not member:  # a gang's devices are held by its plan
             self.preemption.placed(uid)
             self.desk.hold(pod, decision.allocation, decision.reason)
         log.info("reserved: pod=%s node=%s devices=%s", pod.key, decision.node, sorted(decision.allocation.devices()))
-        return FilterAnswer(
-            node_names=(decision.node,), failed_nodes={name: NOT_CHOSEN for name in nodes if name != decision.node}
-        )
+        # Of the other nodes nothing is said: kube-scheduler asks why only where no node is left.
+        return FilterAnswer(node_names=(decision.node,))
 
     async def bind(self, arguments: BindArguments) -> BindAnswer:
         """Commit a pod to a node: check the promise against the view, or place anew on that node, and bind.
@@ -178,7 +189,7 @@ class Extender:
         Raises:
             NotSyncedError: the view is not there yet.
         """
-        self._require_sync()
+        self.require_sync()
         uid = arguments.poduid
         if uid in self._binding:
             return self._bound("busy", "a binding of this pod is under way")
@@ -195,7 +206,7 @@ class Extender:
         Raises:
             NotSyncedError: the view is not there yet.
         """
-        self._require_sync()
+        self.require_sync()
         proposed = arguments.nodenametometavictims or {}
         uids = {node: tuple(pod.uid for pod in victims.pods or ()) for node, victims in proposed.items()}
         try:
@@ -245,7 +256,10 @@ class Extender:
             return await self._bind_member(pod, node)
         decision = self.desk.confirm(pod, node)
         if isinstance(decision, NotOurs):
+            self.desk.guests.expect(pod, node)
             outcome = await carry_out_plainly(self._client, pod, node)
+            if outcome.error and not outcome.unsure:
+                self.desk.guests.forget(uid)
             return self._bound("refused" if outcome.error else "bound", outcome.error)
         if isinstance(decision, Refused):
             self._released(uid)
@@ -272,7 +286,7 @@ class Extender:
 
     async def _carry_out(self, pod: Pod, decision: Chosen) -> Outcome:
         request = read_request(pod)
-        note = note_for(pod, self.view.inventories)
+        note = note_for(pod, self.view.noted)
         return await carry_out(
             self._client,
             pod,
@@ -302,9 +316,9 @@ class Extender:
         log.info("bound: pod=%s node=%s devices=%s", pod.key, outcome.bound.node, sorted(outcome.bound.devices()))
         return self._bound("bound")
 
-    def _decide(self, pod: Pod, nodes: Sequence[str]) -> Decision:
+    def _decide(self, pod: Pod, nodes: Sequence[str], *, member: bool) -> Decision:
         """A member of a gang is led by its plan; what is wrong with a request is said either way."""
-        if self.conductor.leads(pod):
+        if member:
             return self.conductor.decide(pod, nodes)
         return self.desk.decide(pod, nodes)
 
@@ -333,7 +347,12 @@ class Extender:
             raise
         return pod if pod.metadata.uid == arguments.poduid else None
 
-    def _require_sync(self) -> None:
+    def require_sync(self) -> None:
+        """Make sure that the cluster has been read.
+
+        Raises:
+            NotSyncedError: it has not.
+        """
         if not self.view.synced:
             raise NotSyncedError("the router has not read the cluster yet")
 
@@ -356,7 +375,9 @@ class Extender:
     def _pod_changed(self, kind: ChangeKind, pod: Pod, held: Held) -> None:
         """kube-scheduler wakes those it refused when a bound pod goes; those behind our gates it does not know."""
         uid = pod.metadata.uid
-        self.conductor.pod_changed(kind, pod, ours=asks_for_compute(pod))
+        ours = pod.spec.schedulerName == names.SCHEDULER  # Volcano's gangs are Volcano's
+        self.conductor.pod_changed(kind, pod, ours=ours and asks_for_compute(pod))
+        self._take_up(kind, pod)
         if held == "freed":
             self.offers.grown()
             self.conductor.book.grown()
@@ -366,6 +387,9 @@ class Extender:
         if self.offers.pod_changed(kind, pod):
             self._stirred.set()
         if kind == "DELETED" or pod.finished:
+            self.desk.guests.forget(uid)
+            if asks_for_guests(pod):
+                self._grown()
             self.waiting.leave(uid)
             self.preemption.placed(uid)
             self._released(uid)
@@ -374,9 +398,22 @@ class Extender:
             self.preemption.placed(uid)
             if uid not in self._binding:
                 self._released(uid)
-        elif not self.view.synced and asks_for_compute(pod) and _was_refused(pod):
+        elif not self.view.synced and (asks_for_compute(pod) or asks_for_guests(pod)) and _was_refused(pod):
             self.waiting.find(uid)
         self._count()
+
+    def _take_up(self, kind: ChangeKind, pod: Pod) -> None:
+        """A record on a pod that Volcano has not bound yet, made by a router before us: its devices stay promised."""
+        uid = pod.metadata.uid
+        if kind == "DELETED" or not is_volcano(pod) or pod.spec.nodeName or self.reservations.get(uid, self._now()):
+            return
+        text = pod.annotations.get(names.ALLOCATION)
+        try:
+            allocation = decode_allocation(text) if text else None
+        except AllocationError:
+            return
+        if allocation is not None and allocation.pod == uid:
+            self.desk.commit(pod, allocation, pod.annotations.get(names.ROUTE_REASON, ""))
 
     def _other_changed(self, kind: ChangeKind, pod: Pod) -> None:
         """Pods of others count as members of their group; when one ends, its CPU and memory are free."""
@@ -409,7 +446,8 @@ class Extender:
             again = min((time for time in times if time is not None), default=now + TEND_SECONDS)
             pause = min(TEND_SECONDS, max(0.0, again - self._now()) + 0.001)  # a timer may ring a hair too early
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stirred.wait(), pause)
+                async with asyncio.timeout(pause):  # wait_for of Python 3.11 can lose a cancellation
+                    await self._stirred.wait()
 
     async def _look_after(self, held: Reservation) -> None:
         """A binding was sent and its pod never seen bound: ask the API server what became of it."""
@@ -424,6 +462,8 @@ class Extender:
                 return
             pod = None
         except httpx2.HTTPError:
+            return
+        if pod is not None and is_volcano(pod) and not pod.spec.nodeName and not await erase(self.desk, pod):
             return
         gone = pod is None or pod.metadata.uid != uid or pod.finished
         if gone or (pod is not None and not pod.spec.nodeName):
@@ -443,7 +483,7 @@ class Extender:
             decision = self.desk.decide(pod, nodes, found)
             if isinstance(decision, Chosen):
                 found.append(decision.allocation)
-            return isinstance(decision, Chosen)
+            return isinstance(decision, Chosen | NotOurs)
 
         poke, again = self.waiting.due(fits, now)
         for uid in poke:

@@ -38,6 +38,7 @@ LONGEST_PAUSE: Final = 300.0
 class Standing(msgspec.Struct):
     """One gang, as it stands. ``members`` are its unfinished pods that ask for compute, ``idle`` those that ask for
     none and are counted only; ``done`` have succeeded. ``left`` are the members whose Binding is not concluded,
+    ``started`` those whose Binding is written and not seen yet,
     ``restarting`` those that started without the others and must go again."""
 
     membership: Membership
@@ -55,6 +56,7 @@ class Standing(msgspec.Struct):
     left: set[str] = set()
     bound: set[str] = set()
     failed: set[str] = set()
+    started: set[str] = set()
     restarting: set[str] = set()
     avoided: dict[tuple[str, str], float] = {}
     refused: set[str] = set()
@@ -68,12 +70,13 @@ class Standing(msgspec.Struct):
     @property
     def pending(self) -> list[Pod]:
         """Members without a node, in the order in which they are planned: by name, numbers as numbers."""
-        return sorted((pod for pod in self.members.values() if not pod.spec.nodeName), key=_by_name)
+        waits = (pod for uid, pod in self.members.items() if not pod.spec.nodeName and uid not in self.started)
+        return sorted(waits, key=_by_name)
 
     @property
     def running(self) -> list[Pod]:
         """Members that have their node."""
-        return [pod for pod in self.members.values() if pod.spec.nodeName]
+        return [pod for uid, pod in self.members.items() if pod.spec.nodeName or uid in self.started]
 
     @property
     def priority(self) -> int:
@@ -171,6 +174,8 @@ class GangBook:
             return gang
         self._of[uid] = gang.key
         known = gang.members.get(uid)
+        if pod.spec.nodeName:
+            gang.started.discard(uid)
         if ours:
             gang.members[uid] = pod
         elif uid not in gang.idle:
@@ -208,6 +213,7 @@ class GangBook:
         self._of.pop(uid, None)
         gang.members.pop(uid, None)
         gang.idle.discard(uid)
+        gang.started.discard(uid)
         gang.refused.discard(uid)
         gang.avoided = {key: until for key, until in gang.avoided.items() if key[0] != uid}
         if not keep:

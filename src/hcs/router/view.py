@@ -3,7 +3,7 @@ which agents live from their Leases, and a site's own exchange rates.
 
 Kept by informers and by nothing else. What is taken is what :func:`hcs.model.allocations.allocation_of` finds on
 unfinished pods, so a restarted router knows the same as the one before, and an allocation that somebody else wrote has
-no effect. The snapshot is rebuilt when a ComputeNode changes and extended pod by pod in between.
+no effect. Everything that is placed on goes to one :class:`~hcs.placement.placer.Placer`, change by change.
 """
 
 import asyncio
@@ -20,11 +20,14 @@ from hcs.model.allocations import Allocation, allocation_of
 from hcs.model.devices import NodeInventory
 from hcs.model.refusals import Refusal
 from hcs.placement.appraisals import ReferenceRates
-from hcs.placement.snapshot import Snapshot
+from hcs.placement.placer import Placer
 from hcs.router.heartbeats import Heartbeats
 from hcs.router.images import RuntimeImage, read_profiles
 from hcs.router.machines import Machines
 from hcs.router.references import SiteRates, overlaid, read_site_rates, with_site_rates
+
+_ONE_BY_ONE = 32
+"""Nodes that are changed one at a time; above it the fleet is laid out anew."""
 
 Held = Literal["", "taken", "freed"]
 """What a pod's change did to the devices it holds."""
@@ -44,6 +47,7 @@ class FleetView:
         now: Callable[[], float],
         today: Callable[[], datetime.datetime],
         reference_rates: ReferenceRates | None = None,
+        policy: str = "hcs",
     ) -> None:
         """Prepare; nothing is read before :meth:`run`.
 
@@ -56,6 +60,7 @@ class FleetView:
             now: seconds on a clock that only goes forward.
             today: the wall clock, for Leases seen for the first time.
             reference_rates: of models outside the fleet, below a site's own.
+            policy: how places are chosen.
         """
         self._pods = Informer(client, Pod)
         self._machines = Informer(client, Node, namespace=None)
@@ -84,7 +89,9 @@ class FleetView:
         self._inventories: dict[str, NodeInventory] = {}
         self._sorted: tuple[NodeInventory, ...] | None = None
         self._offers: tuple[RuntimeImage, ...] | None = None
-        self._snapshot: Snapshot | None = None
+        self._placer = Placer(policy=policy)
+        self._unplaced: set[str] = set()
+        self._noted: tuple[NodeInventory, ...] | None = None
         self.machines = Machines()
         self._machines.on_change(self._machine_changed)
         self._pods.on_change(self._pod_changed)
@@ -110,11 +117,30 @@ class FleetView:
             await informer.synced.wait()
 
     @property
-    def snapshot(self) -> Snapshot:
-        """Cards and what bound pods hold of them."""
-        if self._snapshot is None:
-            self._snapshot = Snapshot.build(self.inventories, tuple(self._allocations.values()))
-        return self._snapshot
+    def placer(self) -> Placer:
+        """Cards, what bound pods hold of them, and what others are told to promise; nodes as they are now."""
+        if len(self._unplaced) > _ONE_BY_ONE:
+            self._placer.put_nodes(self._inventories.values())
+        else:
+            for name in sorted(self._unplaced):
+                node = self._inventories.get(name)
+                if node is not None:
+                    self._placer.put_node(node)
+                else:
+                    self._placer.drop_node(name)
+        self._unplaced.clear()
+        return self._placer
+
+    def promised(self, uid: str, allocation: Allocation | None) -> None:
+        """A pod is promised this; None: nothing any more."""
+        self._placer.promise(uid, allocation)
+
+    @property
+    def noted(self) -> tuple[NodeInventory, ...]:
+        """The nodes with an entry about quarantines, which may say where evicted work goes on: few, as a rule."""
+        if self._noted is None:
+            self._noted = tuple(node for node in self.inventories if node.quarantine)
+        return self._noted
 
     @property
     def inventories(self) -> tuple[NodeInventory, ...]:
@@ -167,7 +193,7 @@ class FleetView:
 
     def _pod_changed(self, kind: ChangeKind, pod: Pod, _before: Pod | None) -> None:
         self.machines.pod_changed(kind, pod)
-        if pod.spec.schedulerName != names.SCHEDULER:
+        if pod.spec.schedulerName not in names.SCHEDULERS:
             self._on_other(kind, pod)
             return
         uid = pod.metadata.uid
@@ -180,14 +206,11 @@ class FleetView:
         change: Held = ""
         if held != before:
             change = "freed" if held is None else "taken"
-            if before is not None:
+            if held is None:
                 del self._allocations[uid]
-                if self._snapshot is not None:
-                    self._snapshot = self._snapshot.without(before)
-            if held is not None:
+            else:
                 self._allocations[uid] = held
-                if self._snapshot is not None:
-                    self._snapshot = self._snapshot.with_allocation(held)
+            self._placer.bind(uid, held)
         self._on_pod(kind, pod, change)
 
     def _node_changed(self, kind: ChangeKind, node: ComputeNode, _before: ComputeNode | None) -> None:
@@ -198,7 +221,8 @@ class FleetView:
             self._inventories.pop(name, None)
         else:
             self._inventories[name] = inventory
-        self._snapshot = self._sorted = None
+        self._unplaced.add(name)
+        self._sorted = self._noted = None
         self._on_fleet()
 
     def _inventory(self, node: ComputeNode) -> NodeInventory:
@@ -232,5 +256,6 @@ class FleetView:
         self._site, self._reference = read_site_rates(rate.spec for rate in found), None
         for node in self._nodes.values():
             self._inventories[node.metadata.name] = self._inventory(node)
-        self._snapshot = self._sorted = None
+        self._unplaced.update(self._inventories)
+        self._sorted = self._noted = None
         self._on_fleet()

@@ -4,8 +4,6 @@ Files are INI or TOML, as the Go runtimes read them. A key that a file does not 
 several files add up. The keys below the line are this project's own.
 """
 
-import configparser
-import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, cast
 
@@ -91,6 +89,8 @@ def read_config_text(text: str, before: Config, *, name: str) -> Config:
     Raises:
         RefusedError: ``MalformedConfig``, with the file's name.
     """
+    import configparser  # here, because both readers cost the OCI runtime time at each start, and few nodes need them
+
     raw = _toml(text)
     if raw is None:
         parser = configparser.ConfigParser(interpolation=None, strict=False, inline_comment_prefixes=("#", ";"))
@@ -108,6 +108,8 @@ def read_config_text(text: str, before: Config, *, name: str) -> Config:
 
 
 def _toml(text: str) -> dict[str, Any] | None:
+    import tomllib
+
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError:

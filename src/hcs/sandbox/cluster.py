@@ -18,6 +18,7 @@ from hcs.kube.connection import connect
 from hcs.kube.manifests import create_or_replace, read_manifests
 from hcs.measure.emulated_backend import write_speed
 from hcs.model import names
+from hcs.model.devices import Link
 from hcs.process.certificates import Authority
 from hcs.sandbox import images
 from hcs.sandbox.controlplane import ControlPlane, Ports, scheduler_configuration
@@ -151,12 +152,18 @@ class Sandbox:
                 model = catalogue.find(cards.model, cards.vendor)
                 if model.vram is None:
                     raise FleetError(f"node {node.name}: nobody has written down how much memory {cards.model} has")
-                for _ in range(cards.count * model.devices_per_board):
+                first, count = index[cards.vendor], cards.count * model.devices_per_board
+                together = [_identifier(cards.vendor, node.name, number) for number in range(first, first + count)]
+                for _ in range(count):
                     number = index[cards.vendor]
                     index[cards.vendor] += 1
                     path = folder / f"{cards.vendor}{number}.card"
                     if self.fleet.hidden_speeds is not None:
                         write_speed(path, hidden_speed(model, f"{self.fleet.hidden_speeds}:{node.name}:{path.name}"))
+                    links = [
+                        Link(peer, cards.link) for peer in together if cards.link and peer != together[number - first]
+                    ]
+                    emulated.write_place(path, numa=cards.numa, links=links)
                     emulated.create_card(
                         path,
                         vendor=cards.vendor,

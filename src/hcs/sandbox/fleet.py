@@ -16,11 +16,17 @@ class FleetError(ValueError):
 
 
 class Cards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Equal cards: ``model`` is a name or alias of the catalogue."""
+    """Equal cards: ``model`` is a name or alias of the catalogue.
+
+    ``link`` is the tool's word for the way between each two of them (``NV12``, ``HCCS``, ``PIX``), ``numa`` the NUMA
+    node all of them are on; without these, nothing is known about either.
+    """
 
     vendor: str
     model: str
     count: int = 1
+    link: str = ""
+    numa: int | None = None
 
 
 class FleetNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,6 +15,8 @@ _MORE = ("--showpower", "--showmaxpower", "--showreplaycount", "--showserial", "
 
 def find(catalogue: Catalogue) -> Vendor | None:
     """The vendor, or None on a machine without its library and its tool."""
+    if commands.find("hy-smi") is not None:  # Hygon's stack answers under the same names
+        return None
     library = RocmSource.find(
         "amd", "librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5", "librocm_smi64.so"
     )

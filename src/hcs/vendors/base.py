@@ -7,7 +7,7 @@ they are made in a thread, with a limit, and a vendor that still has not answere
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -34,7 +34,7 @@ class HealthObservation(msgspec.Struct, frozen=True):
     """What a vendor says about one device now.
 
     ``code`` is the vendor's own fault code, 0 for none; ``name`` its short name and ``text`` whatever else it says.
-    ``faults`` is what its figures say, notes included.
+    ``figures`` are what was read, with the keys of ``docs/probes.md``; ``faults`` is what they say, notes included.
     """
 
     device: str
@@ -42,6 +42,7 @@ class HealthObservation(msgspec.Struct, frozen=True):
     name: str = ""
     text: str = ""
     faults: tuple[Fault, ...] = ()
+    figures: Mapping[str, Any] = {}
 
 
 class Vendor(Protocol):

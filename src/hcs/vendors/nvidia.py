@@ -18,7 +18,7 @@ from hcs.health.signals import assess, counted
 from hcs.inject.injection import NodeFiles
 from hcs.model.devices import Device, Link
 from hcs.ura.catalogue import Catalogue
-from hcs.vendors import commands
+from hcs.vendors import commands, pci
 from hcs.vendors.base import HealthObservation, Vendor, VendorError
 from hcs.vendors.recognition import recognise
 from hcs.vendors.source import Query, SourcedVendor, ToolSource
@@ -101,7 +101,7 @@ class NvidiaVendor:
                 self._handles = handles
                 self._listen()
             links = self._links(handles)
-            return [msgspec.structs.replace(device, links=links[device.id]) for device in devices]
+            return pci.with_places([msgspec.structs.replace(d, links=links[d.id]) for d in devices])
 
     def read_health(self) -> Sequence[HealthObservation]:
         """The worst critical Xid of each card so far; cards that no longer answer are left out."""
@@ -112,7 +112,12 @@ class NvidiaVendor:
             if self._read_at is None or now - self._read_at >= FIGURES_SECONDS:
                 self._read_at = now
                 self._assess(answering)
-            return [msgspec.structs.replace(self.worst(uuid), faults=self._faults.get(uuid, ())) for uuid in answering]
+            return [
+                msgspec.structs.replace(
+                    self.worst(uuid), faults=self._faults.get(uuid, ()), figures=self._figures.get(uuid, {})
+                )
+                for uuid in answering
+            ]
 
     def node_files(self, device: Device) -> NodeFiles:
         """Nothing beyond the profile: NVIDIA's nodes are numbered like the cards."""

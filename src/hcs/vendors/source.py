@@ -5,6 +5,7 @@ answers into devices and health. Tools are slow and their answers age slowly, so
 :data:`TOOL_SECONDS`; in between the last answer stands.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -16,15 +17,19 @@ from hcs.health.signals import assess, counted
 from hcs.inject.injection import NodeFiles
 from hcs.model.devices import Device, Link
 from hcs.ura.catalogue import Catalogue
-from hcs.vendors import commands
-from hcs.vendors.base import HealthObservation, VendorError
+from hcs.vendors import commands, pci
+from hcs.vendors.base import HealthObservation, VendorError, VendorHungError
 from hcs.vendors.parsing.report import FIELDS, Reading, Report
 from hcs.vendors.parsing.tools import parse
 from hcs.vendors.recognition import recognise
 
+log = logging.getLogger(__name__)
+
 MIB: Final = 1024 * 1024
 TOOL_SECONDS: Final = 10.0
 """How old a tool's answer may be."""
+HUNG_PERIODS: Final = 6
+"""How many times that long a tool that has hung is left alone."""
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -83,18 +88,31 @@ class ToolSource:
         self._queries, self._topology, self._run = tuple(queries), topology, run
         self._clock, self._period = clock, period
         self._answer: tuple[float, tuple[Reading, ...]] | None = None
+        self._refusal: tuple[float, VendorError] | None = None
         self._driver: str | None = None
         self._links: Report | None = None
 
     def read(self) -> Sequence[Reading]:
-        """The devices; asked anew when the last answer is too old.
+        """The devices; asked anew when the last answer is too old, or the last failure.
 
         Raises:
-            VendorError: the first query cannot be answered.
+            VendorError: a query cannot be answered, or could not be a moment ago.
         """
         now = self._clock()
         if self._answer is not None and now - self._answer[0] < self._period:
             return self._answer[1]
+        if self._refusal is not None and now < self._refusal[0]:
+            raise self._refusal[1]
+        try:
+            self._answer = (now, self._ask())
+        except VendorError as error:
+            # Each tool that hangs in a driver may stay for ever: do not add another one soon.
+            pause = HUNG_PERIODS if isinstance(error, VendorHungError) else 1
+            self._refusal = (self._clock() + pause * self._period, error)
+            raise
+        return self._answer[1]
+
+    def _ask(self) -> tuple[Reading, ...]:
         first, *others = self._queries
         report = first.ask(self._run)
         if not report.devices and report.errors:
@@ -105,8 +123,7 @@ class ToolSource:
             more = query.ask(self._run)
             self._driver = self._driver or more.driver
             devices = [merged(device, more.devices) for device in devices]
-        self._answer = (now, tuple(devices))
-        return self._answer[1]
+        return tuple(devices)
 
     def topology(self) -> Report | None:
         """The links; asked once, for they are soldered."""
@@ -157,6 +174,9 @@ def merged(device: Reading, others: Sequence[Reading]) -> Reading:
     return device
 
 
+_OFF_THE_BUS: Final = Fault("Failed", "NotOnBus", "the tool lists the card, but it is not on the PCIe bus")
+
+
 class _Assessed(msgspec.Struct, frozen=True):
     """A reading, the same with its counts, and what it says."""
 
@@ -172,6 +192,7 @@ class SourcedVendor:
         """Prepare; nothing is asked before the first probe."""
         self._word, self._source, self._catalogue = word, source, catalogue
         self._before: dict[str, _Assessed] = {}
+        self._lost: frozenset[str] = frozenset()
 
     @property
     def word(self) -> str:
@@ -185,6 +206,10 @@ class SourcedVendor:
             VendorError: the source cannot answer.
         """
         readings = self._source.read()
+        lost = pci.unlisted(reading["bus_id"] for reading in readings if reading["bus_id"])
+        if lost != self._lost:
+            self._lost = lost
+            log.warning("cards on the bus that the tool does not list: vendor=%s bus=%s", self._word, sorted(lost))
         ids = [identity(self._word, reading) for reading in readings]
         links, nearness = _links(self._source.topology(), readings, ids)
         devices = []
@@ -201,7 +226,7 @@ class SourcedVendor:
                 numa=nearness.get(id),
             )
             devices.append(msgspec.structs.replace(device, links=links.get(id, ())))
-        return devices
+        return pci.with_places(devices)
 
     def read_health(self) -> Sequence[HealthObservation]:
         """What every device's figures say; a device that is no longer listed is left out.
@@ -211,16 +236,21 @@ class SourcedVendor:
         """
         seen: list[HealthObservation] = []
         now: dict[str, _Assessed] = {}
-        for reading in self._source.read():
+        readings = self._source.read()
+        gone: frozenset[str] | None = None
+        for reading in readings:
             id = identity(self._word, reading)
             before = self._before.get(id)
             if before is not None and before.reading is reading:  # the tool was not asked anew
                 now[id] = before
             else:
                 past = before.counted if before is not None else None
-                counts = counted(reading, past)
-                now[id] = _Assessed(reading, counts, assess(reading["vendor"], counts, past))
-            seen.append(HealthObservation(id, faults=now[id].faults))
+                counts = counted(pci.with_link(reading), past)
+                if gone is None:
+                    gone = pci.absent(other["bus_id"] for other in readings if other["bus_id"])
+                faults = assess(reading["vendor"], counts, past)
+                now[id] = _Assessed(reading, counts, (*faults, *([_OFF_THE_BUS] if reading["bus_id"] in gone else [])))
+            seen.append(HealthObservation(id, faults=now[id].faults, figures=now[id].counted))
         self._before = now
         return seen
 

@@ -24,7 +24,7 @@ def test_what_is_shipped_says_what_the_design_asks_for() -> None:
     assert not extender.ignorable
     assert extender.timeout == 30
     assert (extender.filter_verb, extender.bind_verb, extender.prioritize_verb) == ("filter", "bind", "")
-    assert configuration.ignored == {*names.REQUESTED, *names.CHARGED}
+    assert configuration.ignored == {*names.REQUESTED, *names.CHARGED, names.RTOS_GUESTS}
     assert "percentageOfNodesToScore: 100" in SHIPPED.read_text()
 
 

@@ -98,7 +98,8 @@ class SchedulerDriver:
                 wake = self.queue.next_wake(self._now())
                 with contextlib.suppress(TimeoutError):
                     # A timer may ring a hair before its time; a hair more, so that it is then really over.
-                    await asyncio.wait_for(self._stirred.wait(), None if wake is None else wake + 1e-6)
+                    async with asyncio.timeout(None if wake is None else wake + 1e-6):
+                        await self._stirred.wait()
                 continue
             await self._cycle(entry)
 

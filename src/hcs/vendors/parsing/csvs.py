@@ -35,16 +35,17 @@ Row = dict[str, tuple[str, str]]
 """Column in lower case → (cell, unit of the heading)."""
 
 
-def rows(text: str, command: str, known: Iterable[str]) -> list[Row]:
+def rows(text: str, command: str, known: Iterable[str], *, units: bool = True) -> list[Row]:
     """Every answer line.
 
     Args:
         text: the output.
         command: the arguments the tool was called with, as far as known.
         known: columns of which at least two make a line a header.
+        units: whether the units of a bare answer are documented for this tool.
     """
     names = frozenset(known)
-    heading = _asked(command)
+    heading = _asked(command, units)
     found: list[Row] = []
     lines = text.rstrip().split("\n")
     for number, line in enumerate(lines, 1):
@@ -78,11 +79,11 @@ def _row(heading: list[tuple[str, str]], cells: list[str]) -> Row:
     return row
 
 
-def _asked(command: str) -> list[tuple[str, str]] | None:
+def _asked(command: str, units: bool) -> list[tuple[str, str]] | None:
     match = re.search(r"(?:--query-(?:gpu|aip)|-Q)[= ]([\w.,-]+)", command)
     if match is None:
         return None
-    bare = "nounits" in command
+    bare = units and "nounits" in command
     return [
         (name.lower(), next((u for word, u in _UNITS.items() if name.startswith(word)), "") if bare else "")
         for name in match.group(1).split(",")

@@ -9,6 +9,7 @@ second die of a package prints no power, which is no fault.
 import re
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, Final
 
 from hcs.vendors.parsing import lspci, matrices, outlines, tables, values
@@ -78,7 +79,8 @@ _KEYS: Final[dict[str, tuple[str, Read]]] = {
     "hbm bandwidth usage rate(%)": ("hbm_bandwidth_usage_pct", _percent),
     "aicore freq(mhz)": ("aicore_clock_mhz", _megahertz),
     "temperature(c)": ("temperature_c", _celsius),
-    "npu temperature (c)": ("temperature_c", _celsius),
+    "npu temperature(c)": ("temperature_c", _celsius),
+    "hbm temperature(c)": ("hbm_temperature_c", _celsius),
     "power dissipation(w)": ("power_w", _watts),
     "npu real-time power(w)": ("power_w", _watts),
     "ddr single bit error count": ("ddr_single_bit_errors", values.integer),
@@ -159,31 +161,49 @@ def _mapped(text: str, heading: re.Match[str], errors: tuple[str, ...]) -> Repor
     return Report(tool="npu-smi", devices=tuple(devices), gpus=names, errors=errors)
 
 
-def _blocks(pairs: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
-    """``-t`` output of one NPU, in runs of one chip each: a run ends where a key comes again.
+Block = list[tuple[str, str]]
 
-    The chip's number stands above its figures in some versions and below them in others.
+
+def _blocks(pairs: Block) -> list[Block]:
+    """``-t`` output of some NPUs, in runs of one chip each, every run with its NPU's number.
+
+    The chip's number, or that it is the board's management unit, stands above its figures in some versions and below
+    them in others. Where nothing tells the chips apart, a run ends where a key comes again. Management units go.
     """
-    blocks: list[list[tuple[str, str]]] = []
-    shared: list[tuple[str, str]] = []
-    for key, value in pairs:
-        lowered = key.lower()
-        if lowered in ("chip count", "card count", "total count"):
-            continue
-        if lowered == "npu id" and (not blocks or any(k.lower() == "npu id" for k, _ in shared)):
-            shared = [(key, value)]
-            blocks.append([])
-            continue
-        if not blocks:
-            blocks.append([])
-        if lowered in {k.lower() for k, _ in blocks[-1]} and lowered != "error information":
-            blocks.append([])
-        blocks[-1].append((key, value))
-        if shared and shared[0] not in blocks[-1]:
-            blocks[-1].insert(0, shared[0])
-    if shared and blocks == [[]]:
-        return [shared]
-    return [block for block in blocks if block and any(key.lower() in _RECOGNISED for key, _ in block)]
+    blocks: list[Block] = []
+    npu: Block = []
+    own: Block = []
+    for key, value in [*pairs, ("NPU ID", "")]:
+        if _plain(key) == "npu id":
+            if npu or own:
+                blocks += [npu + run for run in _runs(own) if not _is_unit(run)] if own else [npu]
+            npu, own = [(key, value)], []
+        elif _plain(key) not in ("chip count", "card count", "total count"):
+            own.append((key, value))
+    return [block for block in blocks if any(_plain(key) in _RECOGNISED for key, _ in block)]
+
+
+def _runs(own: Block) -> list[Block]:
+    named = [number for number, pair in enumerate(own) if _plain(pair[0]) == "chip id" or _is_unit([pair])]
+    if named:
+        first = next((number for number, (key, _) in enumerate(own) if _plain(key) in _RECOGNISED), 0)
+        cuts = named if named[0] <= first else [number + 1 for number in named]
+        edges = sorted({0, *cuts, len(own)})
+        return [own[begin:end] for begin, end in pairwise(edges)]
+    runs: list[Block] = [[]]
+    for key, value in own:
+        if _plain(key) in {_plain(other) for other, _ in runs[-1]} and _plain(key) != "error information":
+            runs.append([])
+        runs[-1].append((key, value))
+    return runs
+
+
+def _is_unit(run: Block) -> bool:
+    return any(_plain(key) == "chip name" and value.lower() in ("mcu", "3559") for key, value in run)
+
+
+def _plain(key: str) -> str:
+    return re.sub(r"\s*\(", "(", key.lower())
 
 
 _RECOGNISED: Final = frozenset({*_KEYS, "error code", "error information"})
@@ -192,13 +212,13 @@ _RECOGNISED: Final = frozenset({*_KEYS, "error code", "error information"})
 def _described(block: list[tuple[str, str]]) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for key, value in block:
-        known = _KEYS.get(key.lower())
+        known = _KEYS.get(_plain(key))
         if known is not None and facts.get(known[0]) is None:
             facts[known[0]] = known[1](value)
-        elif key.lower() == "error code":
+        elif _plain(key) == "error code":
             codes = [code.upper() for code in value.replace(",", " ").split() if _CODE.fullmatch(code)]
             facts["error_codes"] = codes or None
-        elif key.lower() == "error information":
+        elif _plain(key) == "error information":
             facts["error_information"] = values.word(value)
     if facts.get("hbm_total_mib") or facts.get("ddr_total_mib"):
         facts["memory_total_mib"] = facts.get("hbm_total_mib") or facts["ddr_total_mib"]

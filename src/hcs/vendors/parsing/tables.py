@@ -24,11 +24,12 @@ def devices(text: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     heading: tuple[tuple[Cell, ...], ...] | None = None
     for block in _blocks(text):
-        match = _heading(block)
-        if match is not None:
-            heading, block = match
-        if heading:
-            found += _read(heading, block)
+        for rows in _parts(block):
+            match = _heading(rows)
+            if match is not None:
+                heading, rows = match
+            if heading:
+                found += _read(heading, rows)
     return found
 
 
@@ -42,6 +43,19 @@ def _blocks(text: str) -> Iterator[Rows]:
             framed = block[0].startswith("|")  # some tables have no bars at their sides
             yield [_cells(row, framed) for row in block]
             block = []
+
+
+def _parts(block: Rows) -> Iterator[Rows]:
+    """A block, cut before each heading in it: some tables have no rule above their heading."""
+    begun = 0
+    figures = False
+    for number, row in enumerate(block):
+        if _DIGIT.search(" ".join(row)):
+            figures = True
+        elif figures and _heading(block[number:]) is not None:
+            yield block[begun:number]
+            begun, figures = number, False
+    yield block[begun:]
 
 
 def _cells(line: str, framed: bool) -> list[str]:

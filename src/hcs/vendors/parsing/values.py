@@ -32,6 +32,8 @@ _BUS: Final = re.compile(r"(?:(?:[0-9a-f]{4,8}|[0-9a-f]{2}):)?[0-9a-f]{2}:[0-9a-
 _WIDTH: Final = re.compile(r"[xX]?([0-9]{1,2})|([0-9]{1,2})[xX]", re.ASCII)
 _GENERATION: Final = re.compile(r"(?:Gen\s*)?([0-9])(?:\.0)?", re.ASCII | re.IGNORECASE)
 _TRANSFERS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}
+_MOST_MIB: Final = 2**24
+"""16 TiB: more is a figure in another unit."""
 _WIDTHS: Final = frozenset({1, 2, 4, 8, 12, 16, 32})
 _MEMORY: Final = {"kib": 1 / 1024, "mib": 1, "gib": 1024, "tib": 1024 * 1024, "b": 2**-20, "bytes": 2**-20}
 _POWER: Final = {"w": 1, "mw": 1 / 1000, "kw": 1000}
@@ -124,7 +126,7 @@ def mebibytes(text: str | None, unit: str = "", *, decimal_names: bool = False) 
     if decimal_names:
         scale |= {"mb": 1, "m": 1, "gb": 1024}
     found = _in_units(text, scale, unit)
-    return found if found is not None and found >= 0 else None
+    return found if found is not None and 0 <= found < _MOST_MIB else None
 
 
 def total_memory(text: str | None, unit: str = "", *, decimal_names: bool = False) -> Number | None:

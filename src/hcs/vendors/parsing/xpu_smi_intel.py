@@ -1,4 +1,4 @@
-"""Intel's ``xpu-smi``: ``discovery`` as JSON or table, ``dump`` as CSV.
+"""Intel's ``xpu-smi``: ``discovery`` as JSON or table, ``dump`` as CSV, ``stats`` as a table.
 
 ``dump`` prints a line a second and device, and a metric may be missing from the first ones: of each device the last
 value that was known counts.
@@ -17,11 +17,15 @@ _METRICS: Final[tuple[tuple[str, str, Callable[[str | None, str], Any]], ...]] =
     ("gpu power", "power_w", values.watts),
     ("gpu core temperature", "temperature_c", values.celsius),
     ("gpu memory temperature", "memory_temperature_c", values.celsius),
+    ("gpu memory util", "memory_utilization_pct", values.percent),
     ("gpu memory utilization", "memory_utilization_pct", values.percent),
     ("gpu memory used", "memory_used_mib", values.mebibytes),
     ("gpu frequency", "sm_clock_mhz", values.megahertz),
 )
 _KNOWN: Final = ("deviceid", "timestamp", *(name for name, _, _ in _METRICS))
+_PAIR: Final = re.compile(
+    r"^[ \t]*\|[ \t]*([\w ]+?)[ \t]*(?:\(([^()|]*)\))?[ \t]*\|[ \t]*([^|]*?)[ \t]*\|[ \t]*$", re.M
+)
 _LINE: Final = re.compile(r"^\|\s*([0-9]*)\s*\|\s*([\w .]+?):\s*(\S.*?)\s*\|\s*$", re.MULTILINE)
 _DESCRIBED: Final[dict[str, tuple[str, Callable[[str | None], Any]]]] = {
     "device_id": ("index", values.integer),
@@ -62,6 +66,9 @@ def read(text: str, command: str = "") -> Report:
                 merged |= {fact: value for fact, value in known.items() if value is not None}
         dumped = tuple(reading(VENDOR, {"index": index, **facts}) for index, facts in latest.items())
         return Report(tool="xpu-smi-intel", devices=dumped)
+    pairs = [(key.lower(), unit, value) for key, unit, value in _PAIR.findall(text)]
+    if any(key == "gpu utilization" for key, _, _ in pairs):
+        return Report(tool="xpu-smi-intel", devices=tuple(_stated(pairs)))
     drawn: list[dict[str, str]] = []
     for index, key, value in _LINE.findall(text):
         if index:
@@ -78,3 +85,15 @@ def _described(card: dict[str, Any]) -> dict[str, Any]:
         if known is not None and isinstance(value, str) and facts.get(known[0]) is None:
             facts[known[0]] = known[1](value)
     return reading(VENDOR, facts)
+
+
+def _stated(pairs: list[tuple[str, str, str]]) -> list[dict[str, Any]]:
+    """``stats``: a table for each device. A value given for each tile is none of the device's."""
+    found: list[dict[str, Any]] = []
+    for key, unit, value in pairs:
+        if key == "device id":
+            found.append({"index": values.integer(value)})
+        metric = next(((fact, convert) for name, fact, convert in _METRICS if name == key), None)
+        if found and metric is not None and found[-1].get(metric[0]) is None:
+            found[-1][metric[0]] = metric[1](value, unit)
+    return [reading(VENDOR, facts) for facts in found]
