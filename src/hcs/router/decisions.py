@@ -7,6 +7,7 @@ between calls makes it try the pod again without a pause.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
