@@ -27,7 +27,6 @@ from hcs.router.images import RuntimeImage, vendors_offering
 from hcs.rtos.hosting import asks_for_guests, unable
 
 
-
 class Chosen(msgspec.Struct, frozen=True):
     """Where the pod goes, with which devices, and why in one sentence."""
 
@@ -136,7 +135,7 @@ def _read(pod: Pod) -> ComputeRequest | None:
             [(one.name, one.resources) for one in spec.initContainers or ()],
         )
     )
-    request = _READ.get(words)
+    request: ComputeRequest | None = _READ.get(words)
     if request is None:
         request = read_request(pod)
         if request is not None:
