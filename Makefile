@@ -35,6 +35,7 @@ bench: .venv ## Print one JSON line per benchmark
 
 bench-agent: .venv ## Print what the node agent costs, one JSON line a figure
 	$(BIN)/python benchmarks/agent.py
+	$(BIN)/python benchmarks/nri.py
 
 bench-rtos: .venv ## Measure the planner of RTOS guests, and one guest's life under hcs-rtos
 	@$(BIN)/python -m benchmarks.rtos
