@@ -25,7 +25,8 @@ REPOSITORY = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 INTERCEPTOR_SOURCES = [
     path
-    for path in sorted((REPOSITORY / "native/interceptor").glob("*.c")) + sorted((REPOSITORY / "native/common").glob("*.c"))
+    for path in sorted((REPOSITORY / "native/interceptor").glob("*.c"))
+    + sorted((REPOSITORY / "native/common").glob("*.c"))
     if path.name not in {"hip.c", "audit.c"}  # of the audit library
 ]
 
@@ -79,7 +80,9 @@ def build_native() -> None:
     with (Path(tempfile.gettempdir()) / f"hcs-native-build-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test workers start together
         libraries = [native.LIBRARY_DIR / name for name in LIBRARIES]
-        sources = [path for path in (REPOSITORY / "native").rglob("*") if path.suffix in {".c", ".h", ".def", ".map", ".txt"}]
+        sources = [
+            path for path in (REPOSITORY / "native").rglob("*") if path.suffix in {".c", ".h", ".def", ".map", ".txt"}
+        ]
         newest = max(path.stat().st_mtime for path in sources)
         if all(path.is_file() and path.stat().st_mtime >= newest for path in libraries):
             return
