@@ -71,7 +71,9 @@ ON_REAL_ALONE = {
     "Service": "/api/v1/namespaces/{namespace}/services",
     "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
+    "RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses",
     "DaemonSet": "/apis/apps/v1/namespaces/{namespace}/daemonsets",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies",
 }
 """Kinds the sandbox does not serve: it starts our programs itself."""
 

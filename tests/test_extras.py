@@ -80,6 +80,7 @@ def alone(extra: str, program: str, **facts: list[str]) -> subprocess.CompletedP
         ),
         pytest.param("agent", ["hcs.agent", "hcs.vendors"], id="agent"),
         pytest.param("router", ["hcs.router"], id="router"),
+        pytest.param("rtos", ["hcs.rtos", "hcs.mica", "hcs.ocirt"], id="rtos"),
         pytest.param("sandbox", ["hcs.sandbox", "hcs.cli"], id="sandbox"),
     ],
 )

@@ -47,6 +47,11 @@ class InPlace:
         return question()
 
 
+async def in_place(work: Callable[[], T]) -> T:
+    """Does what waits for a disk without a thread."""
+    return work()
+
+
 def uuid(index: int) -> str:
     """The id of the emulated card with this index."""
     return f"GPU-00000000-0000-0000-0000-{index:012}"
@@ -62,6 +67,7 @@ class NodeScene:
         self._tasks: list[asyncio.Task[None]] = []
         self.agent: Agent = None  # type: ignore[assignment]  # before the first start
         self._runtime: httpx2.AsyncClient | None = None
+        self.interceptor = folder / "libhcs_interceptor.so"
 
     def add_card(self, index: int) -> Path:
         """Put an emulated A100 into the node."""
@@ -74,15 +80,21 @@ class NodeScene:
     async def start_agent(self, **settings: Any) -> Agent:
         """Start an agent and wait until it would serve."""
         vendor = EmulatedVendor(self.cards, catalogue=load_catalogue(), profiles=builtin_profiles())
-        interceptor = self.folder / "libhcs_interceptor.so"
-        interceptor.touch()
+        if not self.interceptor.exists():
+            self.interceptor.touch()
         self.agent = Agent(
             NODE,
             client=self.cluster.client,
             state=self.folder / "state",
             now=self.cluster.today,
             clock=self.cluster.loop.time,
-            **{"vendors": [vendor], "interceptor": str(interceptor), "asker": InPlace, **settings},
+            **{
+                "vendors": [vendor],
+                "interceptor": str(self.interceptor),
+                "asker": InPlace,
+                "work": in_place,
+                **settings,
+            },
         )
         self._tasks = [asyncio.create_task(_run(task)) for task in self.agent.tasks()]
         self._runtime = httpx2.AsyncClient(transport=InProcessTransport(self.agent.app), base_url="http://agent")

@@ -56,6 +56,21 @@ def test_a_share_starts_with_its_card_and_its_quota(tell: Tell) -> None:
     tell(story)
 
 
+def test_an_init_container_starts_with_the_cards_of_the_main_one(tell: Tell) -> None:
+    """Its files are prepared with the others', and it holds nothing beside them."""
+
+    async def story(node: NodeScene) -> None:
+        init = {"initContainers": [{"name": "setup", "image": "example.invalid/setup:1"}]}
+        pod = await node.bound_pod("one", 1, amount=10 * GIB, reuses={"setup": "main"}, spec=init)
+        for name in ("setup", "main"):
+            got = await node.ask(pod, name)
+            assert got.status_code == 200, got.text
+            assert uuid(1) in got.text
+            assert (node.container_files(pod, name) / "quota").exists()
+
+    tell(story)
+
+
 def test_a_pod_that_is_none_of_ours_is_not_touched(tell: Tell) -> None:
     async def story(node: NodeScene) -> None:
         pod = await node.cluster.add_pod("web", resources={"cpu": "1"}, scheduler="default-scheduler")

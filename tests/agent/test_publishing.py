@@ -37,6 +37,7 @@ def test_the_cards_are_published_with_identity_rates_and_verdict(tmp_path: Path)
             assert {name: condition.status for name, condition in conditions.items()} == {
                 "Ready": "True",
                 "Probed": "True",
+                "Calibrated": "False",
             }
             assert all(condition.lastTransitionTime for condition in conditions.values())
             assert published.inventory().ready

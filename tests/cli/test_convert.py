@@ -44,8 +44,8 @@ def test_two_ascends_in_a100s(workload, exact, count, source):
 def test_the_table_says_what_was_asked_on_the_other_stream():
     result = convert("2 x 910B2", "--to", "A100-SXM4-80GB")
     assert result.stdout.splitlines() == [
-        "VENDOR   MODEL            VRAM   ACU   SOURCE     EXACT   COUNT",
-        "nvidia   A100-SXM4-80GB   80Gi   100   measured    2.43       3",
+        "VENDOR   MODEL            VRAM   ACU   SOURCE     EXACT       RANGE   COUNT",
+        "nvidia   A100-SXM4-80GB   80Gi   100   measured    2.43   2.16-2.74       3",
     ]
     assert result.stderr.startswith("2 x ascend/Ascend910B2 = 243.1 ACU in gemm (measured: ")
 
@@ -147,3 +147,31 @@ def test_what_cannot_be_answered_ends_in_three_lines(arguments, code, what, why,
     assert what in first
     assert why in second
     assert next_ in third
+
+
+def test_the_amount_may_be_an_option():
+    argument = answers("A100-SXM4-80GB", "--to", "910B3", "--workload", "decode")
+    assert answers("--from", "A100-SXM4-80GB", "--to", "910B3", "--workload", "decode") == argument
+    (answer,) = argument["answers"]
+    assert (answer["count"], answer["source"], answer["low"], answer["asOf"]) == (1, "derived", None, "2026-11")
+    for wrong in ((), ("A10-24", "--from", "A10-24")):
+        assert convert(*wrong).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "to", "low", "high"),
+    [
+        pytest.param("100 ACU", "L40S", 0.9245, 1.0426, id="an-exact-amount-in-a-measured-card"),
+        pytest.param("2 x 910B2", "910B2", 2.0, 2.0, id="a-card-is-worth-itself"),
+        pytest.param("100 ACU", "910B3", None, None, id="nobody-knows-what-is-derived"),
+    ],
+)
+def test_a_count_says_how_far_it_may_be_off(asked, to, low, high):
+    (answer,) = answers(asked, "--to", to)["answers"]
+    assert (answer["low"], answer["high"]) == (low, high)
+
+
+def test_a_card_shows_all_that_was_found_about_it():
+    lines = convert("H100-SXM5").stdout.splitlines()
+    assert [line.split()[:2] for line in lines[1:4]] == [["gemm", "293.7"], ["also", "292.9"], ["also", "316.9"]]
+    assert "measured, 2026-11" in lines[1]

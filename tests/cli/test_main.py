@@ -72,7 +72,7 @@ def test_the_version():
     [
         pytest.param(("conver",), "no such command 'conver'. Did you mean 'convert'?", "hcs --help", id="typo"),
         pytest.param(("--foo",), "no such option: --foo", "hcs --help", id="unknown-option"),
-        pytest.param(("convert",), "missing argument 'amount'", "hcs convert --help", id="missing-argument"),
+        pytest.param(("accept",), "missing argument", "hcs accept --help", id="missing-argument"),
         pytest.param(("convert", "T4", "-o", "xml"), "invalid value for '-o'", "hcs convert --help", id="bad-format"),
         pytest.param(("convert", "T4", "--workload", "x"), "invalid value", "hcs convert --help", id="bad-choice"),
     ],

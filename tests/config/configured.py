@@ -10,10 +10,14 @@ import yaml
 from tests.clusters import CONFIG, Object
 
 
+OPTIONAL = ("volcano.yaml",)
+"""Files for those who have what they are for."""
+
+
 def manifests(*files: str) -> list[Object]:
-    """All objects of our YAML files, in order; without files those of every file."""
+    """All objects of our YAML files, in order; without files those of every file that every cluster needs."""
     paths = [CONFIG / name for name in files] or sorted(
-        path for path in CONFIG.rglob("*.yaml") if path.name != "kustomization.yaml"
+        path for path in CONFIG.rglob("*.yaml") if path.name not in ("kustomization.yaml", *OPTIONAL)
     )
     return [item for path in paths for item in yaml.safe_load_all(path.read_text()) if item]
 

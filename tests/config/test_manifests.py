@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import yaml
 from tests.clusters import CONFIG, real_binaries
-from tests.config.configured import manifests
+from tests.config.configured import OPTIONAL, manifests
 
 from hcs.model import names
 
-OBJECTS = manifests()
+OBJECTS = manifests() + manifests(*OPTIONAL)
 WORKLOADS = [item for item in OBJECTS if item["kind"] in ("Deployment", "DaemonSet")]
 KUBECTL = shutil.which("kubectl", path=os.pathsep.join([str(real_binaries() or ""), os.environ.get("PATH", "")]))
-NODE_AGENT = "hcs-agent"
-"""The one privileged pod: it is the container runtime's partner."""
+NODE_PROGRAMS = {"hcs-agent", "hcs-neuroplugin"}
+"""Those that must be root on the node: the container runtime's partner, and the kubelet's."""
 
 
 def title(item: dict[str, Any]) -> str:
@@ -31,7 +31,7 @@ def listed(folder: Path) -> list[Path]:
 
 
 def test_two_calls_apply_everything() -> None:
-    files = {path for path in CONFIG.rglob("*.yaml") if path.name != "kustomization.yaml"}
+    files = {path for path in CONFIG.rglob("*.yaml") if path.name != "kustomization.yaml"} - {CONFIG / name for name in OPTIONAL}
     assert {*listed(CONFIG), *listed(CONFIG / "profiles")} == files
 
 
@@ -58,6 +58,9 @@ def test_every_object_says_what_it_belongs_to(item: dict[str, Any]) -> None:
 def test_every_namespaced_object_lives_in_ours(item: dict[str, Any]) -> None:
     # A built-in role can be bound only where it is.
     builtin = item["kind"] == "RoleBinding" and item["roleRef"]["name"].startswith("extension-apiserver-")
+    if item["metadata"]["name"].startswith("volcano-"):
+        assert item["metadata"]["namespace"] == "volcano-system"  # where Volcano looks for it
+        return
     assert item["metadata"].get("namespace", names.NAMESPACE) == ("kube-system" if builtin else names.NAMESPACE)
 
 
@@ -68,7 +71,7 @@ def test_programs_run_with_as_little_as_they_can(workload: dict[str, Any]) -> No
         security = container["securityContext"]
         assert security["readOnlyRootFilesystem"] is True
         assert container["resources"]["requests"].keys() >= {"cpu", "memory"}
-        if workload["metadata"]["name"] == NODE_AGENT:
+        if workload["metadata"]["name"] in NODE_PROGRAMS:
             continue
         assert security["allowPrivilegeEscalation"] is False
         assert security["capabilities"] == {"drop": ["ALL"]}

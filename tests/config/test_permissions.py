@@ -24,7 +24,16 @@ ALLOWED = {
     "router": [
         ("list", "ai.compute", "computenodes", ""),
         ("patch", "", "pods", "default/train-1"),
+        ("patch", "", "pods/status", "default/train-1"),
         ("create", "", "pods/binding", "default/train-1"),
+        ("create", "", "pods/eviction", "default/train-1"),
+        ("watch", "", "nodes", ""),
+        ("watch", "ai.compute", "exchangerates", ""),
+        ("watch", "policy", "poddisruptionbudgets", ""),
+        ("watch", "scheduling.x-k8s.io", "podgroups", ""),
+        ("watch", "scheduling.volcano.sh", "podgroups", ""),
+        ("watch", "coordination.k8s.io", "leases", "hcs-system/"),
+        ("update", "coordination.k8s.io", "leases", "hcs-system/hcs-scheduler"),
     ],
 }
 FORBIDDEN = {
@@ -51,6 +60,7 @@ FORBIDDEN = {
         ("patch", "ai.compute", "computenodes/status", "node-1"),
         ("get", "", "secrets", "default/any"),
         ("create", "", "pods", "default/"),
+        ("patch", "coordination.k8s.io", "leases", "hcs-system/node-1"),
     ],
 }
 

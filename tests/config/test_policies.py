@@ -156,3 +156,32 @@ def test_a_pod_that_comes_to_us_is_let_in(guarded: Cluster) -> None:
 def test_a_pod_that_asks_nothing_goes_where_it_likes(guarded: Cluster) -> None:
     body = pod(container={"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}, nodeName="node-1")
     assert guarded.as_user("alice").post(PODS, json=body).status_code == 201
+
+
+def test_an_agent_deletes_pods_of_its_own_node_alone(guarded: Cluster) -> None:
+    """What slipped through is deleted; a stolen token of one node's agent must not empty the others."""
+    if guarded.kind != "real":
+        return  # the sandbox's server knows no node of a token, and refuses; the real one is asked as the agent
+    bodies = {node: pod({}, nodeName=node) for node in ("node-a", "node-b")}
+    for body in bodies.values():
+        assert guarded.admin.post(SPARED, json=body).status_code == 201
+
+    def delete(where: str, token_of: str | None) -> httpx2.Response:
+        extra = {} if token_of is None else {"Impersonate-Extra-authentication.kubernetes.io%2Fnode-name": token_of}
+        return guarded.admin.delete(
+            f"{SPARED}/{bodies[where]['metadata']['name']}",
+            params={"gracePeriodSeconds": "0"},
+            headers={
+                "Impersonate-User": "system:serviceaccount:hcs-system:hcs-agent",
+                "Impersonate-Group": "system:serviceaccounts:hcs-system",
+                **extra,
+            },
+        )
+
+    eventually(lambda: delete("node-b", "node-a").status_code == 403)
+    refused(delete("node-b", "node-a"), "an agent deletes pods of its own node only")
+    refused(delete("node-a", None), "an agent deletes pods of its own node only")
+    assert delete("node-a", "node-a").status_code == 200
+    assert guarded.admin.delete(
+        f"{SPARED}/{bodies['node-b']['metadata']['name']}", params={"gracePeriodSeconds": "0"}
+    ).is_success, "nobody else is held back"

@@ -182,3 +182,19 @@ class TestAllocated:
         found = allocated(self.pod(self.text(containers=grants)), "node-1")
         assert isinstance(found, Refusal)
         assert found.reason == expected
+
+    def test_an_init_container_that_asks_needs_cards_too(self) -> None:
+        pod = self.pod(self.text())
+        init = [Container(name="setup", resources=Resources(limits={names.VRAM: "1Gi"}))]
+        pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, initContainers=init))
+        found = allocated(pod, "node-1")
+        assert isinstance(found, Refusal)
+        assert found.reason == "NotInAllocation"
+        annotations = {names.ALLOCATION: self.text(reuses={"setup": "main"})}
+        reusing = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
+        assert isinstance(allocated(reusing, "node-1"), Allocation)
+
+
+def test_a_guest_without_a_card_is_none_of_ours() -> None:
+    container = Container("main", resources=Resources(limits={names.RTOS_GUESTS: "1"}))
+    assert allocated(Pod(spec=PodSpec(containers=[container], nodeName="node-1")), "node-1") is None

@@ -14,6 +14,8 @@ from hcs.inject.builtin import builtin_profiles
 from hcs.inject.injection import NodeFiles, conceal, inject, read_entry_point
 from hcs.inject.quota_file import QuotaCard, parse
 from hcs.model import names
+from hcs.model.allocations import Peers
+from hcs.model.devices import Link, Nic
 from hcs.model.refusals import RefusedError
 
 # Two whole cards with the physical numbers 2 and 5 on a node that has every file: vendor, variables, nodes, mounts,
@@ -379,3 +381,32 @@ def test_it_always_keeps_its_promises(
     assert all(file.path in sources or file.path.rpartition("/")[0] in sources for file in plain.files)
     assert len({mount.destination for mount in plain.mounts}) == len(plain.mounts)
     assert re.search(r"[{}]", "".join(value or "" for value in plain.variables().values())) is None
+
+
+def test_an_init_container_gets_the_cards_of_its_main_container() -> None:
+    one = card("nvidia", 2)
+    shared = allocation(one, exclusive=False, reuses={"setup": "main"})
+    main = inject(shared, profile("nvidia"), container(), node(one))
+    setup = inject(shared, profile("nvidia"), container(name="setup"), node(one))
+    assert setup.variables() == main.variables()
+    assert {file.path for file in setup.files}.isdisjoint({file.path for file in main.files}), "a ledger of its own"
+    assert [parse(file.content).cards for file in setup.files if file.path.endswith("/quota")] == [
+        parse(file.content).cards for file in main.files if file.path.endswith("/quota")
+    ]
+    with pytest.raises(RefusedError, match="no cards for container other"):
+        inject(shared, profile("nvidia"), container(name="other"), node(one))
+
+
+def test_flags_of_collectives_follow_from_the_place_and_yield_to_the_user() -> None:
+    cards = [card("nvidia", n, links=(Link(f"nvidia-uuid-{1 - n:02}", "CNS"),)) for n in range(2)]
+    facts = msgspec.structs.replace(node(*cards), nics=(Nic("mlx5_0", "ib-a"),))
+    gang = allocation(*cards, peers=Peers(members=4, nodes=2, here=1, fabric="ib-a"))
+    plain = inject(gang, profile("nvidia"), container(), facts).variables()
+    assert plain["NCCL_P2P_DISABLE"] == "1"
+    assert plain["NCCL_IB_HCA"] == "=mlx5_0"
+    own = inject(gang, profile("nvidia"), container(environment={"NCCL_IB_HCA": "mlx5_7"}), facts).variables()
+    assert "NCCL_IB_HCA" not in own
+    site = msgspec.structs.replace(profile("nvidia"), collective={"NCCL_P2P_DISABLE": "0"})
+    assert inject(gang, site, container(), facts).variables()["NCCL_P2P_DISABLE"] == "0"
+    single = inject(allocation(cards[0]), site, container(), facts).variables()
+    assert "NCCL_P2P_DISABLE" not in single, "one card alone talks to nobody"

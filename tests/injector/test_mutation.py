@@ -241,9 +241,7 @@ def annotated(**values: str) -> dict[str, str]:
             pod(annotations=annotated(workload="games")), "UnknownValue", "pretrain", id="no-such-workload-class"
         ),
         pytest.param(pod(annotations=annotated(portable="yes")), "UnknownValue", "true, false", id="not-true-or-false"),
-        pytest.param(
-            pod(annotations=annotated(gang="a", gang_size="4")), "NotInThisVersion", "gangs", id="later-version"
-        ),
+        pytest.param(pod(annotations=annotated(gang="a", gang_size="many")), "GangSize", "number", id="a-gang-of-many"),
         # Annotations: unknown, forged, oversized.
         pytest.param(pod(annotations=annotated(vendor="nvidia")), "UnknownAnnotation", "vendors?", id="a-misspelling"),
         pytest.param(pod(annotations=annotated(frobnicate="1")), "UnknownAnnotation", "known ones", id="an-invention"),
@@ -297,9 +295,9 @@ def annotated(**values: str) -> dict[str, str]:
         pytest.param(pod(nodeName="node-1"), "PresetNode", "nodeSelector", id="placed-beforehand"),
         pytest.param(pod(schedulerName="other"), "UnlistedScheduler", "hcs-scheduler", id="a-scheduler-without-us"),
         pytest.param(
-            pod(initContainers=[{"name": "warm", "resources": {"limits": limits(vram="1Gi")}}]),
+            pod(initContainers=[{"name": "warm", "resources": {"limits": limits(vram="100Gi")}}]),
             "InitContainerCompute",
-            "main containers",
+            "as much there",
             id="compute-for-an-init-container",
         ),
         pytest.param(

@@ -161,3 +161,17 @@ def test_the_one_we_bound_with_counts():
 )
 def test_a_forged_one_has_no_effect(pod):
     assert allocation_of(pod) is None
+
+
+def test_an_init_container_has_the_grants_of_the_main_one_it_waits_for() -> None:
+    shared = msgspec.structs.replace(OURS, reuses={"setup": "train"})
+    assert decode_allocation(encode_allocation(shared)) == shared
+    assert shared.grants("setup") == shared.grants("train") == OURS.containers["train"]
+    assert shared.grants("logs") == ()
+    assert shared.devices() == OURS.devices()
+
+
+@pytest.mark.parametrize("reuses", [{"setup": "nobody"}, {"train": "train"}, {"": "train"}])
+def test_a_reuse_of_nothing_is_not_read(reuses: dict[str, str]) -> None:
+    with pytest.raises(AllocationError, match="reuses the grants"):
+        decode_allocation(forge(reuses=reuses))

@@ -11,7 +11,7 @@ CARD = Device(
     vendor="nvidia",
     model="T4",
     vram=15 * GIB,
-    rates=(Rate("gemm", 16_205, "measured"), Rate("decode", 16_205, "derived")),
+    rates=(Rate("gemm", 16_205, "measured", as_of="2026-11-20"), Rate("decode", 16_205, "derived")),
     fp16_mtflops=65_000,
 )
 
@@ -24,8 +24,8 @@ def test_a_device_is_camel_case_on_the_wire_and_leaves_out_what_is_not_known():
         "model": "T4",
         "vram": 15 * GIB,
         "rates": [
-            {"workload": "gemm", "milliacu": 16_205, "source": "measured", "note": ""},
-            {"workload": "decode", "milliacu": 16_205, "source": "derived", "note": ""},
+            {"workload": "gemm", "milliacu": 16_205, "source": "measured", "asOf": "2026-11-20"},
+            {"workload": "decode", "milliacu": 16_205, "source": "derived"},
         ],
         "fp16Mtflops": 65_000,
     }

@@ -1,10 +1,12 @@
 """What pods ask for, as a table: each case is a pod and what is read from it, or why it is refused."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hcs.model import names
+from hcs.model.locality import FabricRule, Locality
 from hcs.model.pods import Container, ObjectMeta, Pod, PodSpec, Resources
 from hcs.model.quantities import GIB
 from hcs.model.refusals import Refusal, RefusedError
@@ -182,7 +184,7 @@ def test_a_pod_that_asks_for_nothing_of_ours_is_left_alone(asking):
         pytest.param(
             pod({"vram": "1Gi"}, {"cards": 2}), "MixedSharing", "sharing: exclusive", id="a-share-beside-whole-cards"
         ),
-        pytest.param(pod({"vram": "1Gi"}, init={"vram": "1Gi"}), "InitContainerCompute", "main containers", id="init"),
+        pytest.param(pod({"vram": "1Gi"}, init={"vram": "2Gi"}), "InitContainerCompute", "as much there", id="init"),
         pytest.param(
             pod({"vram": "1Gi"}, annotations={"vendors": "nvida"}), "UnknownVendor", "mean nvidia?", id="vendor-typo"
         ),
@@ -195,10 +197,8 @@ def test_a_pod_that_asks_for_nothing_of_ours_is_left_alone(asking):
         pytest.param(pod({"vram": "1Gi"}, annotations={"sharing": "yes"}), "UnknownValue", "exclusive", id="sharing"),
         pytest.param(pod({"vram": "1Gi"}, annotations={"substitution": "yes"}), "UnknownValue", "auto", id="subst"),
         pytest.param(pod({"vram": "1Gi"}, annotations={"portable": "yes"}), "UnknownValue", "true", id="portable"),
-        *(
-            pytest.param(pod({"vram": "1Gi"}, annotations={key: "x"}), "NotInThisVersion", "remove it", id=key)
-            for key in ("gang", "gang-size", "interconnect", "fabric", "numa", "data-source")
-        ),
+        pytest.param(pod({"vram": "1Gi"}, annotations={"gang": "g"}), "IncompleteGang", "set both", id="gang"),
+        pytest.param(pod({"vram": "1Gi"}, annotations={"numa": "0"}), "UnknownValue", "preferred", id="numa"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_a_sentence(asking, reason, says):
@@ -271,3 +271,57 @@ def test_whatever_is_written_is_read_or_refused(asked):
         refused = ()
         assert (request is None) == (not asked)
     assert all(isinstance(refusal, Refusal) and refusal.message for refusal in refused)
+
+
+@pytest.mark.parametrize(
+    ("main", "init", "reuses"),
+    [
+        pytest.param([{"vram": "8Gi"}], {"vram": "8Gi"}, "c0", id="as-much-as-the-main-container"),
+        pytest.param([{"vram": "4Gi"}, {"vram": "16Gi"}], {"vram": "8Gi"}, "c1", id="the-first-that-has-enough"),
+        pytest.param([{"cards": 4}], {"cards": 2}, "c0", id="fewer-whole-cards"),
+        pytest.param([{"cards": 2, "vram": "40Gi"}], {"vram": "40Gi"}, "c0", id="a-share-of-whole-cards"),
+        pytest.param([{"fp16-tflops": 100}], {"fp16-tflops": 50}, "c0", id="less-of-the-same-total"),
+        pytest.param([{"vram": "8Gi"}], {"cpu": "1"}, None, id="one-that-asks-for-nothing-of-ours"),
+        pytest.param([{"vram": "8Gi"}], {"vram": "9Gi"}, "", id="more-memory"),
+        pytest.param([{"vram": "8Gi", "acu": "10"}], {"vram": "8Gi", "acu": "11"}, "", id="more-compute"),
+        pytest.param([{"cards": 2}], {"cards": 3}, "", id="more-cards"),
+        pytest.param([{"vram": "8Gi"}], {"cards": 1}, "", id="a-whole-card-beside-a-share"),
+        pytest.param([{"vram": "4Gi"}, {"vram": "4Gi"}], {"vram": "8Gi"}, "", id="two-containers-are-not-one"),
+        pytest.param([{"fp16-tflops": 100}], {"total-acu": 10}, "", id="another-total"),
+        pytest.param([{}], {"vram": "1Gi"}, "", id="only-the-init-container"),
+    ],
+)
+def test_an_init_container_uses_the_cards_of_a_main_one(main: list[Asked], init: Asked, reuses: str | None) -> None:
+    asking = pod(*main, init=init)
+    if reuses == "":
+        with pytest.raises(RefusedError) as caught:
+            read_request(asking)
+        assert [refusal.reason for refusal in caught.value.refusals] == ["InitContainerCompute"]
+        return
+    request = read_request(asking)
+    assert request is not None
+    assert request.reuses == (() if reuses is None else (("setup", reuses),))
+    assert len(request.containers) == len(main), "it adds nothing to what the pod holds"
+
+
+def test_a_sidecar_is_no_init_container() -> None:
+    asking = pod({"vram": "8Gi"}, init={"vram": "4Gi"})
+    (setup,) = asking.spec.initContainers or ()
+    sidecar = msgspec.structs.replace(setup, restartPolicy="Always")
+    asking = msgspec.structs.replace(asking, spec=msgspec.structs.replace(asking.spec, initContainers=[sidecar]))
+    with pytest.raises(RefusedError) as caught:
+        read_request(asking)
+    assert [refusal.reason for refusal in caught.value.refusals] == ["SidecarCompute"]
+
+
+def test_rules_about_nearness_are_part_of_the_request() -> None:
+    request = read_request(pod({"cards": 2}, annotations={"numa": "required", "fabric": "ib-a"}))
+    assert request is not None
+    assert request.locality == Locality(numa="required", fabric=FabricRule(("ib-a",)))
+
+
+def test_a_gang_is_not_part_of_the_request_but_of_what_may_be_asked() -> None:
+    """Requests that ask for the same are equal, whatever gang they are in: what is known about one serves the other."""
+    one = read_request(pod({"cards": 1}, annotations={"gang": "a", "gang-size": "2"}))
+    two = read_request(pod({"cards": 1}, annotations={"gang": "b", "gang-size": "3"}))
+    assert one == two

@@ -2,12 +2,14 @@
 
 import itertools
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.placement.fleets import REFERENCE_RATES, Nodes, inventories, node, requests, share, whole
 
 from hcs.model.allocations import Allocation, Grant
+from hcs.model.devices import Abilities
 from hcs.model.quantities import GIB
 from hcs.model.requests import ComputeRequest, ContainerRequest, Total
 from hcs.placement.appraisals import appraise
@@ -15,6 +17,15 @@ from hcs.placement.engine import explain, place
 from hcs.placement.filters import FILTERS, describe, eligible
 from hcs.placement.plans import Unplaceable
 from hcs.placement.snapshot import Snapshot
+
+
+def share_request() -> ComputeRequest:
+    return ComputeRequest((share(16, 40),))
+
+
+def whole_request(**entrypoints: str) -> ComputeRequest:
+    return ComputeRequest((whole(),), sharing="exclusive", entrypoints=tuple(sorted(entrypoints.items())))
+
 
 STAGES = ("hardware", "state", "occupancy")
 
@@ -117,3 +128,35 @@ def test_many_sick_cards_make_one_short_sentence() -> None:
     snapshot = Snapshot.build([node("a", *itertools.repeat("a100:Failed", 8))])
     (refusal,) = explain(snapshot, ComputeRequest((share(8),))).refusals
     assert refusal.refusal.message.endswith("card 0 (Failed), card 1 (Failed), card 2 (Failed) and 5 more")
+
+
+@pytest.mark.parametrize(
+    ("abilities", "request_", "reason"),
+    [
+        pytest.param(Abilities(), share_request(), None, id="nothing-known"),
+        pytest.param(Abilities("containerd v2.3.4", args=True, fail_closed=True), share_request(), None, id="able"),
+        pytest.param(Abilities("containerd 1.7.24"), share_request(), "RuntimeFailsOpen", id="share-held-by-nobody"),
+        pytest.param(Abilities("containerd 1.7.24"), whole_request(), None, id="a-whole-card-needs-no-hold"),
+        pytest.param(
+            Abilities("containerd 2.1.9", fail_closed=True),
+            whole_request(nvidia="run"),
+            "RuntimeTooOld",
+            id="entry-point",
+        ),
+        pytest.param(
+            Abilities("containerd 2.1.9", fail_closed=True), whole_request(ascend="run"), None, id="another-vendor's"
+        ),
+    ],
+)
+def test_work_goes_where_the_container_runtime_can_do_it(
+    abilities: Abilities, request_: ComputeRequest, reason: str | None
+) -> None:
+    limited = msgspec.structs.replace(node("a", "a100"), abilities=abilities)
+    decision = place(Snapshot.build([limited]), request_)
+    if reason is None:
+        assert not isinstance(decision, Unplaceable)
+    else:
+        assert isinstance(decision, Unplaceable)
+        (found,) = decision.refusals
+        assert found.refusal.reason == reason
+        assert abilities.runtime in found.refusal.message

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hcs.model.allocations import Allocation, Exchange, Grant, decode_allocation, encode_allocation
+from hcs.model.allocations import Allocation, Exchange, Grant, Peers, decode_allocation, encode_allocation
 from hcs.model.refusals import Refusal
 from hcs.placement.plans import NodeRefusal, Unplaceable, summarise
 
@@ -20,7 +20,7 @@ def test_the_documented_allocations_are_what_we_read_and_write(example: str) -> 
     assert json.loads(encode_allocation(allocation)) == json.loads(example)
 
 
-@pytest.mark.parametrize("kind", [Allocation, Grant, Exchange])
+@pytest.mark.parametrize("kind", [Allocation, Grant, Exchange, Peers])
 def test_every_field_is_documented(kind: type) -> None:
     for field in kind.__struct_encode_fields__:  # type: ignore[attr-defined]
         assert re.search(rf"^\| [^|]*`{field}`", PAGE, re.MULTILINE), field

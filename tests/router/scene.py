@@ -113,7 +113,7 @@ class Scene:
 
     async def define(self) -> None:
         """Create the custom resource definitions."""
-        for plural in ("computenodes", "runtimeprofiles"):
+        for plural in ("computenodes", "exchangerates", "runtimeprofiles"):
             await self.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(plural))
 
     async def post(self, path: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,6 +125,17 @@ class Scene:
         assert answer.status_code == 201, answer.text
         found: dict[str, Any] = answer.json()
         return found
+
+    async def merge(self, path: str, body: Mapping[str, Any]) -> None:
+        """Change anything."""
+        async with httpx2.AsyncClient(transport=self.api, base_url="https://kubernetes") as http:
+            headers = {"Authorization": "Bearer admin-token", "Content-Type": "application/merge-patch+json"}
+            answer = await http.patch(path, content=msgspec.json.encode(body), headers=headers)
+        assert answer.status_code == 200, answer.text
+
+    async def pods(self) -> dict[str, Pod]:
+        """All pods by name."""
+        return {pod.metadata.name: pod async for pod in self.client.list(PodResource, namespace="default")}
 
     async def add_node(
         self, name: str, *cards: Device, cpu: str = "64", labels: Mapping[str, str] | None = None, **spec: Any
@@ -292,7 +303,7 @@ class Scene:
 
     def http(self, extender: Extender) -> httpx2.AsyncClient:
         """How the scheduler reaches a router; every call is noted in :attr:`calls`."""
-        return httpx2.AsyncClient(transport=_Noting(self, make_app(extender)), base_url="http://router")
+        return httpx2.AsyncClient(transport=_Noting(self, make_app(extender)), base_url="http://router", timeout=30)
 
     async def filter(self, http: httpx2.AsyncClient, name: str, *nodes: str) -> dict[str, Any]:
         """Call ``filter`` for a pod as kube-scheduler does."""
@@ -315,7 +326,16 @@ class Scene:
         self, http: httpx2.AsyncClient, *, configuration: Configuration | None = None, seed: int = 1
     ) -> SchedulerDriver:
         """A running scheduler, synced."""
-        driver = SchedulerDriver(
+        driver = self.make_driver(http, configuration=configuration, seed=seed)
+        self.spawn(driver.run())
+        await driver.ready.wait()
+        return driver
+
+    def make_driver(
+        self, http: httpx2.AsyncClient, *, configuration: Configuration | None = None, seed: int = 1
+    ) -> SchedulerDriver:
+        """A scheduler that is not running yet."""
+        return SchedulerDriver(
             self.client,
             configuration or shipped_configuration(),
             http=http,
@@ -323,9 +343,6 @@ class Scene:
             now=self.loop.time,
             today=self.today,
         )
-        self.spawn(driver.run())
-        await driver.ready.wait()
-        return driver
 
     async def close(self) -> None:
         """Stop everything."""
@@ -364,6 +381,23 @@ def definition(plural: str) -> dict[str, Any]:
     """A custom resource definition as it is shipped."""
     found: dict[str, Any] = yaml.safe_load((ROOT / "config" / "crds" / f"{plural}.yaml").read_text())
     return found
+
+
+def definition_of(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:
+    """A definition of somebody else's namespaced kind, with any fields."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
+            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
 
 
 @functools.cache

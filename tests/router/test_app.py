@@ -110,3 +110,15 @@ async def test_the_next_decision_can_be_repeated_from_the_snapshot(tmp_path: Pat
         answer = await s.filter(http, "next", "n1", "n2")
         assert isinstance(repeated, Chosen)
         assert answer["NodeNames"] == [repeated.node]
+
+
+@virtual
+async def test_the_snapshot_names_the_pods_that_wait_without_their_variables(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        await s.add_node("n1", card(0))
+        http = plain(await s.start_extender())
+        await s.add_pod("greedy", resources={names.VRAM: "900Gi"})
+        await s.filter(http, "greedy", "n1")
+        (waiting,) = msgspec.json.decode((await http.get("/debug/snapshot")).content, type=Replayable).waiting
+        assert waiting.metadata.name == "greedy"
+        assert [(c.env, c.command, c.args) for c in waiting.spec.containers] == [(None, None, None)]

@@ -19,7 +19,7 @@ async def create_definitions(server: ApiServer) -> None:
     """The kinds the router watches, straight into the application."""
     transport = httpx2.ASGITransport(server.application)
     async with httpx2.AsyncClient(transport=transport, base_url="http://api") as http:
-        for plural in ("computenodes", "runtimeprofiles"):
+        for plural in ("computenodes", "exchangerates", "runtimeprofiles"):
             answer = await http.post(
                 "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
                 json=definition(plural),

@@ -48,3 +48,12 @@ def test_only_containers_with_devices_are_patched_and_only_once() -> None:
     patched = msgspec.structs.replace(pod, spec=PodSpec([Container("main", "r.example/cann:1")]))
     assert image_patch(patched, allocation, "r.example/cann:1") is None
     assert image_patch(pod, allocation, "") is None
+
+
+def test_an_init_container_on_cards_gets_the_vendors_image_too() -> None:
+    init = [Container("setup", "pending:1"), Container("fetch", "curl:1")]
+    pod = Pod(ObjectMeta("p", uid="u"), PodSpec([Container("main", "r.example/cann:1")], init))
+    allocation = Allocation("v1", "u", "n1", "ascend", "910B3", {"main": (Grant("c", 1, 0),)}, reuses={"setup": "main"})
+    patch = image_patch(pod, allocation, "r.example/cann:1")
+    assert patch is not None
+    assert patch["spec"] == {"initContainers": [{"name": "setup", "image": "r.example/cann:1"}]}

@@ -49,7 +49,7 @@ async def _story(directory: Path) -> dict[str, Any]:
                 for pod in pods.values()
                 if any(c.type == "PodScheduled" and c.status == "False" for c in pod.status.conditions or ())
             ]
-            if len(bound) >= 4 and any(pod.metadata.name == "cannot-be-placed" for pod in refused):
+            if len(bound) >= 6 and any(pod.metadata.name == "cannot-be-placed" for pod in refused):
                 settled.set()
 
         pods.on_change(look)
@@ -63,6 +63,9 @@ async def _story(directory: Path) -> dict[str, Any]:
         seen["why"] = await _run(sandbox, sys.executable, "-m", "hcs", "why", "cannot-be-placed")
         seen["wait"] = await _run(
             sandbox, "kubectl", "wait", "--for=condition=complete", "job/checkpoint", f"--timeout={PATIENCE:.0f}s"
+        )
+        seen["gang"] = await _run(
+            sandbox, "kubectl", "wait", "--for=condition=complete", "job/gang", f"--timeout={PATIENCE:.0f}s"
         )
         seen["logs"] = await _run(sandbox, "kubectl", "logs", "job/checkpoint")
         seen["delete"] = await _run(sandbox, "kubectl", "delete", "-f", str(examples_directory()))
@@ -79,7 +82,7 @@ async def _story(directory: Path) -> dict[str, Any]:
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on the path")
 def test_the_examples_end_where_their_comments_say(tmp_path: Path) -> None:
     seen = asyncio.run(_story(tmp_path))
-    for command in ("apply", "get", "fleet", "wait", "logs", "delete"):
+    for command in ("apply", "get", "fleet", "wait", "gang", "logs", "delete"):
         assert seen[command][0] == 0, f"{command}: {seen[command][1]}"
     pods = seen["pods"]
     share, whole, substituted = (allocation_of(pods[name]) for name in ("share", "whole-cards", "substitution"))
@@ -90,6 +93,9 @@ def test_the_examples_end_where_their_comments_say(tmp_path: Path) -> None:
     assert len(whole.devices()) == 2
     assert substituted is not None
     assert substituted.exchange is not None
+    members = [found for name, pod in pods.items() if name.startswith("gang-") and (found := allocation_of(pod))]
+    assert [found.peers is not None and found.peers.members for found in members] == [2, 2]
+    assert len({(found.vendor, found.model) for found in members}) == 1
     assert pods["cannot-be-placed"].spec.nodeName is None
     conditions = pods["cannot-be-placed"].status.conditions
     sentence = next(c.message for c in conditions if c.type == "PodScheduled")

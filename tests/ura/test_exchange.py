@@ -37,7 +37,7 @@ amounts = st.integers(0, 10**9)
         pytest.param(ASCEND, A100, "gemm", "1.21558", "measured", id="an-ascend-multiplies-faster"),
         pytest.param(ASCEND, A100, "pretrain", "0.7896", "benchmark", id="trains-slower"),
         pytest.param(ASCEND, A100, "finetune", "0.4145", "benchmark", id="and-fine-tunes-at-less-than-half"),
-        pytest.param(A100, ASCEND, "decode", Fraction(100_000, 121_558), "derived", id="the-weaker-source-counts"),
+        pytest.param(A100, ASCEND, "prefill", Fraction(100_000, 121_558), "derived", id="the-weaker-source-counts"),
         pytest.param(A100, A100, "gemm", "1", "measured", id="itself"),
     ],
 )

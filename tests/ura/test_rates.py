@@ -7,7 +7,7 @@ import pytest
 from hcs.ura.rates import Comparison, Measurement, RateBook, Rating
 
 A100 = Rating("nvidia", "A100-SXM4-80GB", 1, Fraction(312), Fraction(312), "datasheet")
-CARD = Rating("acme", "X1", 1, Fraction(100), Fraction(100), "datasheet")
+CARD = Rating("acme", "X1", 1, Fraction(100), Fraction(100), "datasheet", memory_gbps=Fraction(2039, 2))
 DUO = Rating("acme", "X2", 2, Fraction(200), Fraction(200), "press")
 SLOW = Rating("acme", "X3", 1, Fraction(50), Fraction(400), "datasheet")
 
@@ -42,14 +42,15 @@ def test_a_rating_alone_is_a_datasheet_rate_and_derives_the_rest():
         "pretrain": (32_051, "derived"),
         "finetune": (32_051, "derived"),
         "prefill": (32_051, "derived"),
-        "decode": (32_051, "derived"),
+        "decode": (50_000, "derived"),
     }
 
 
 def test_a_pair_of_one_suite_beats_the_rating():
     found = rates(CARD, (measured(A100, "250"), measured(CARD, "60")), (comparison(),))
     assert found["gemm"] == (24_000, "measured")
-    assert found["decode"] == (24_000, "derived")
+    assert found["prefill"] == (24_000, "derived")
+    assert found["decode"] == (50_000, "derived")
 
 
 def test_a_measurement_of_another_suite_is_not_paired():

@@ -78,7 +78,9 @@ def test_measured_matrix_multiplication_is_set_against_the_a100_of_the_same_suit
         pytest.param("A100-SXM4-80GB", "decode", 100_000, "measured", id="the-reference-is-100-everywhere"),
         pytest.param("910B2", "pretrain", 78_960, "benchmark", id="sub-model-not-stated"),
         pytest.param("910B2", "finetune", 41_450, "benchmark", id="time-over-the-reference-is-turned-round"),
-        pytest.param("910B2", "decode", 121_558, "derived", id="unmeasured-class-is-derived-from-gemm"),
+        pytest.param("910B2", "prefill", 121_558, "derived", id="unmeasured-class-is-derived-from-gemm"),
+        pytest.param("H100-SXM5", "decode", 164_296, "derived", id="decode-follows-the-memory"),
+        pytest.param("910B2", "decode", 121_558, "derived", id="decode-where-no-bandwidth-is-published"),
         pytest.param("H100-SXM5", "pretrain", 232_136, "measured", id="one-training-suite"),
         pytest.param("BI-V100", "pretrain", 21_689, "measured", id="bert-against-the-a100-of-its-suite"),
         pytest.param("hygon/K100", "gemm", 12_715, "benchmark", id="another-program-than-the-reference"),
@@ -94,9 +96,24 @@ def test_each_rate_has_its_provenance(name, workload, milliacu, source):
     assert (rate.milliacu, rate.source) == (milliacu, source)
 
 
-@pytest.mark.parametrize("name", ["MLU590", "P800", "MTT S5000", "BW1000", "910B4-1"])
+@pytest.mark.parametrize("name", ["MLU590", "P800", "BW1000", "910B4-1"])
 def test_where_nobody_stands_behind_a_figure_there_is_none(name):
     assert CATALOGUE.find(name).rates == ()
+
+
+def test_a_bandwidth_alone_is_a_decode_rate():
+    assert [rate.workload for rate in CATALOGUE.find("MTT S5000").rates] == ["decode"]
+
+
+def test_conflicts_stay_visible_and_every_figure_is_dated():
+    card = CATALOGUE.find("H100-SXM5")
+    assert [(r.milliacu, r.source) for r in card.others if r.workload == "gemm"] == [
+        (292_957, "benchmark"),
+        (316_987, "datasheet"),
+    ]
+    assert all(
+        r.as_of for model in CATALOGUE.models for r in (*model.rates, *model.others) if model != CATALOGUE.reference
+    )
 
 
 def test_a_card_with_no_matrix_multiplication_figure_can_still_have_a_measured_class():

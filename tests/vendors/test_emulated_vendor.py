@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from hcs.inject.builtin import builtin_profiles
+from hcs.model.devices import Link
 from hcs.ura.catalogue import load_catalogue
 from hcs.vendors import emulated
 from hcs.vendors.base import HealthObservation, Vendor, VendorError
@@ -44,9 +45,9 @@ def test_faults_are_read_with_the_vendors_own_codes(tmp_path: Path) -> None:
     assert vendor.read_health() == [HealthObservation("npu-3"), HealthObservation(A100)]
     emulated.inject_fault(first, 79, "fell off the bus")
     emulated.inject_fault(second, 0x80E18402 - (1 << 32), "separate")
-    assert set(vendor.read_health()) == {
-        HealthObservation(A100, 79, "fell off the bus"),
-        HealthObservation("npu-3", 0x80E18402, "separate"),
+    assert {seen.device: (seen.code, seen.name) for seen in vendor.read_health()} == {
+        A100: (79, "fell off the bus"),
+        "npu-3": (0x80E18402, "separate"),
     }
     emulated.clear_fault(first)
     assert HealthObservation(A100) in vendor.read_health()
@@ -99,3 +100,16 @@ def test_cards_whose_shares_nothing_enforces_say_so(tmp_path: Path) -> None:
     put(tmp_path, vendor="cambricon", model="MLU370-X8", uuid="MLU-1")
     whole_only = {found.vendor: found.whole_only for found in make(tmp_path).probe()}
     assert whole_only == {"nvidia": False, "cambricon": True}
+
+
+def test_where_a_card_sits_is_said_beside_it(tmp_path: Path) -> None:
+    """Links and NUMA node are no part of the card file, whose layout the drivers share; nonsense is not believed."""
+    first, second = put(tmp_path, uuid="a"), put(tmp_path, index=1, uuid="b")
+    emulated.write_place(first, numa=1, links=[Link("b", "NV12", 200_000)])
+    emulated.write_place(second, numa=None, links=[])
+    assert not second.with_suffix(".place").exists()
+    one, other = make(tmp_path).probe()
+    assert (one.numa, one.links) == (1, (Link("b", "NV12", 200_000),))
+    assert (other.numa, other.links) == (None, ())
+    first.with_suffix(".place").write_text("[")
+    assert make(tmp_path).probe()[0].links == ()

@@ -1,15 +1,18 @@
 """What the agent has let start, kept on disk so that a restart forgets nothing.
 
-One small JSON file per pod under the state directory, written in one step before the container is answered, beside the
-files that the container's mounts point at. Both stay as long as the pod exists: a restart of the agent, or of the
-container, finds them in the same place.
+One small JSON file per pod under the state directory, written in one step, beside the files that the container's
+mounts point at. Both stay as long as the pod exists: a restart of the agent, or of the container, finds them in the
+same place.
+
+What counts is what is in memory; the disk follows when :meth:`Admissions.write` is called, so that whoever must not
+wait for a disk need not.
 """
 
 import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +46,7 @@ class Admissions:
         """
         self._pods, self._containers = state / "admitted", state / "containers"
         self._held: dict[str, Admission] = {}
+        self._unwritten: set[str] = set()
         for folder in (self._pods, self._containers):
             folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(self._pods.glob("*.json")):
@@ -62,22 +66,47 @@ class Admissions:
         """The admission of a pod."""
         return self._held.get(uid)
 
-    def keep(self, admission: Admission) -> None:
-        """Add or replace an admission.
+    def hold(self, admission: Admission) -> None:
+        """Add or replace an admission, in memory.
 
         Raises:
-            OSError: it cannot be written; then nothing has changed.
+            ValueError: its pod's UID is no file name.
         """
         uid = plain(admission.allocation.pod)
         if self._held.get(uid) != admission:
-            write_file(self._pods / f"{uid}.json", msgspec.json.encode(admission), 0o600)
             self._held[uid] = admission
+            self._unwritten.add(uid)
 
     def drop(self, uid: str) -> None:
-        """Forget a pod and remove the files of its containers."""
-        self._held.pop(uid, None)
-        (self._pods / f"{plain(uid)}.json").unlink(missing_ok=True)
-        shutil.rmtree(self._containers / plain(uid), ignore_errors=True)
+        """Forget a pod, in memory; with the next write the files of its containers go too."""
+        self._held.pop(plain(uid), None)
+        self._unwritten.add(uid)
+
+    def write(self) -> Callable[[], None]:
+        """What brings the disk up to this moment: call it where waiting for a disk hurts nobody, one at a time.
+
+        What it cannot write (``OSError``) stays to be written.
+        """
+        changes = {uid: self._held.get(uid) for uid in self._unwritten}
+        self._unwritten.clear()
+
+        def bring() -> None:
+            try:
+                for uid, admission in list(changes.items()):
+                    self._bring(uid, admission)
+                    del changes[uid]
+            finally:
+                self._unwritten |= changes.keys()
+
+        return bring
+
+    def _bring(self, uid: str, admission: Admission | None) -> None:
+        path = self._pods / f"{uid}.json"
+        if admission is not None:
+            write_file(path, msgspec.json.encode(admission), 0o600)
+        else:
+            path.unlink(missing_ok=True)
+            shutil.rmtree(self._containers / uid, ignore_errors=True)
 
     def drop_strays(self) -> None:
         """Remove files of containers that belong to no admission."""

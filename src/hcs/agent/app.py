@@ -38,6 +38,10 @@ def build(delivery: Delivery, registry: CollectorRegistry, ready: Callable[[], b
 
     async def remove(request: Request) -> Response:
         delivery.remove(request.path_params["pod_uid"], request.path_params["name"])
+        try:
+            await delivery.write()
+        except OSError as error:
+            return _json(503, Refusal("FilesNotWritten", f"what is running could not be written down: {error}"))
         return Response(status_code=204)
 
     async def healthy(_: Request) -> Response:

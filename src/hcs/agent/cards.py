@@ -6,18 +6,22 @@ listed has failed; a vendor that does not answer makes its cards Unknown, for a 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from hcs.health.faults import Fault, classify
+from hcs.health.casebook import Casebook
+from hcs.health.faults import Fault, classify, worst
 from hcs.inject.injection import NodeFiles
 from hcs.model.devices import Device
-from hcs.vendors.base import Asker, HealthObservation, Questioner, Vendor, VendorError
+from hcs.vendors.base import Asker, HealthObservation, Questioner, Vendor, VendorError, VendorHungError
 
 log = logging.getLogger(__name__)
 Pause = Callable[[float], Awaitable[None]]
 
+_NOT_READ = Fault("Unknown", "", "")
 _MISSING = Fault("Failed", "CardMissing", "the driver no longer lists the card; look at the kernel log")
 
 
@@ -30,6 +34,8 @@ class Cards:
         *,
         changed: Callable[[], None] = lambda: None,
         asker: Callable[[Vendor], Asker] = Questioner,
+        refine: Callable[[Device], Device] = lambda device: device,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare; nothing is asked before :meth:`probe`.
 
@@ -37,12 +43,21 @@ class Cards:
             vendors: where cards come from.
             changed: called after each round in which something is new.
             asker: how a vendor is asked; by default in a thread, with a limit.
+            refine: what is known of a card beyond what its vendor says.
+            clock: seconds, for how long ago something was told.
         """
+        self._refine = refine
         self._askers = [asker(vendor) for vendor in vendors]
         self._changed = changed
         self._devices: dict[str, Device] = {}
         self._vendor_of: dict[str, Vendor] = {}
         self._silent: dict[str, str] = {}
+        self._clock = clock
+        self._book = Casebook()
+        self._foreign: frozenset[str] = frozenset()
+        self._read: dict[str, tuple[Fault, ...]] = {}
+        self.figures: dict[str, Mapping[str, Any]] = {}
+        """What was last read of each card, by its id; see ``docs/probes.md``."""
         self.driver_versions: dict[str, str] = {}
         self.known = asyncio.Event()
         """Set once every vendor has been asked for its cards and their health."""
@@ -50,7 +65,14 @@ class Cards:
     @property
     def devices(self) -> tuple[Device, ...]:
         """All cards with their verdicts, in order of vendor and index."""
-        return tuple(sorted(self._devices.values(), key=lambda d: (d.vendor, d.index, d.id)))
+        found = sorted(self._devices.values(), key=lambda d: (d.vendor, d.index, d.id))
+        return tuple(msgspec.structs.replace(d, foreign=True) if d.id in self._foreign else d for d in found)
+
+    def mark_foreign(self, ids: frozenset[str]) -> None:
+        """Note which cards somebody outside HCS holds; all others are free of that."""
+        before = self._snapshot()
+        self._foreign = ids
+        self._compare(before)
 
     @property
     def silent(self) -> dict[str, str]:
@@ -61,6 +83,19 @@ class Cards:
         """What the device's vendor says a container needs for it."""
         vendor = self._vendor_of.get(device.id)
         return vendor.node_files(device) if vendor is not None else NodeFiles()
+
+    def tell(self, device: str, note: Callable[[Casebook, float], None]) -> None:
+        """Take note of something that happened to a card, and judge it at once.
+
+        Args:
+            device: the card's id.
+            note: writes it into the book; called with the book and the time.
+        """
+        before = self._snapshot()
+        note(self._book, self._clock())
+        if device in self._devices:
+            self._judge(self._devices[device])
+        self._compare(before)
 
     async def probe(self) -> None:
         """Ask every vendor for its cards; identities may change, verdicts stay until health is read."""
@@ -77,12 +112,18 @@ class Cards:
             for device in found:
                 known = self._devices.get(device.id, device)
                 self._devices[device.id] = msgspec.structs.replace(
-                    device,
+                    self._refine(device),
                     verdict=known.verdict,
                     verdict_reason=known.verdict_reason,
                     verdict_message=known.verdict_message,
                 )
                 self._vendor_of[device.id] = vendor
+        self._compare(before)
+
+    def refined(self) -> None:
+        """What is known beyond the vendors' words has changed."""
+        before = self._snapshot()
+        self._devices = {id: self._refine(device) for id, device in self._devices.items()}
         self._compare(before)
 
     async def check(self) -> None:
@@ -112,16 +153,23 @@ class Cards:
             seen = {observation.device: observation for observation in await asker.ask(vendor.read_health)}
         except VendorError as error:
             self._note_silence(vendor, error)
-            silence = Fault("Unknown", "VendorSilent", str(error))
+            reason = "VendorHung" if isinstance(error, VendorHungError) else "VendorSilent"
             for device in mine:
-                self._judge(device, silence)
+                self._read[device.id] = (Fault("Unknown", reason, str(error)),)
+                self._judge(device)
             return
         self._silent.pop(vendor.word, None)
         for device in mine:
             observation = seen.get(device.id)
-            self._judge(device, _MISSING if observation is None else _fault(device, observation))
+            self.figures[device.id] = observation.figures if observation is not None else {}
+            self._read[device.id] = (_MISSING,) if observation is None else _faults(device, observation)
+            self._judge(device)
 
-    def _judge(self, device: Device, fault: Fault) -> None:
+    def _judge(self, device: Device) -> None:
+        """The gravest of what was read and what was told."""
+        fault = worst((*self._read.get(device.id, (_NOT_READ,)), self._book.current(device.id, self._clock())))
+        if fault.verdict == "Healthy":
+            fault = Fault("Healthy", "", "")
         if (device.verdict, device.verdict_reason) == (fault.verdict, fault.reason):
             return
         self._devices[device.id] = msgspec.structs.replace(
@@ -144,8 +192,5 @@ class Cards:
             self._changed()
 
 
-def _fault(device: Device, observation: HealthObservation) -> Fault:
-    fault = classify(device.vendor, observation.code)
-    if fault.verdict == "Healthy":
-        return Fault("Healthy", "", "")
-    return fault
+def _faults(device: Device, observation: HealthObservation) -> tuple[Fault, ...]:
+    return (classify(device.vendor, observation.code), *observation.faults)

@@ -6,6 +6,7 @@ answers from memory.
 
 import asyncio
 import datetime
+import functools
 import logging
 import os
 import time
@@ -21,12 +22,26 @@ from starlette.applications import Starlette
 
 from hcs.agent import app
 from hcs.agent.admissions import Admissions
+from hcs.agent.alarms import Alarms
+from hcs.agent.calibration import Calibration, Measurer
 from hcs.agent.cards import Cards
-from hcs.agent.delivery import Delivery
+from hcs.agent.cdi import CdiSpecs
+from hcs.agent.delivery import Delivery, Work
+from hcs.agent.figures import FigureMetrics
+from hcs.agent.foreign import ForeignWatch
+from hcs.agent.guests import Guests
 from hcs.agent.profiles import SiteProfiles
-from hcs.agent.publishing import Publisher
+from hcs.agent.publishing import ABILITIES, Publisher
+from hcs.agent.runtime import INDEX, RuntimeLink
+from hcs.deviceplugin.podresources import PodResources
+from hcs.inject.profiles import Profile
 from hcs.kube import resources
 from hcs.kube.informer import Informer
+from hcs.model import names
+from hcs.model.allocations import allocation_of
+from hcs.model.devices import Quarantine
+from hcs.nri.plugin import Plugin
+from hcs.nri.runtimes import PLUGIN_EVENTS
 from hcs.vendors.base import Asker, Questioner, Vendor
 
 log = logging.getLogger(__name__)
@@ -49,11 +64,18 @@ class Agent:
         interceptor: str,
         poll: float = 0.2,
         probe: float = 60.0,
+        rtos: Guests | None = None,
         asker: Callable[[Vendor], Asker] = Questioner,
         exists: Callable[[str], bool] = os.path.exists,
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
         clock: Callable[[], float] = time.monotonic,
         pause: Pause = asyncio.sleep,
+        measurer: Measurer | None = None,
+        work: Work = asyncio.to_thread,
+        nri_socket: Path | None = None,
+        guarded: Callable[[], bool] = lambda: False,
+        cdi: CdiSpecs | None = None,
+        pod_resources: PodResources | None = None,
     ) -> None:
         """Prepare; nothing is asked, and only the state directory is read.
 
@@ -65,19 +87,62 @@ class Agent:
             interceptor: host path of the interceptor library; empty where there is none.
             poll: seconds between readings of the cards' health.
             probe: seconds between probes.
+            rtos: the RTOS guests, on a node that runs them.
             asker: how a vendor is asked.
             exists: whether the host has a path.
             now: the clock for what is written.
             clock: seconds, for time limits.
             pause: how to wait.
+            measurer: measures cards; None leaves all cards at their model's rates.
+            work: how to do what waits for a disk.
+            nri_socket: the container runtime's, where we are its plugin; None where it asks over our own socket.
+            guarded: whether a guard lives beside the runtime.
+            cdi: the node's CDI files; None where none are written.
+            pod_resources: where the kubelet says what others hold; None where nobody is asked.
         """
         registry = CollectorRegistry()
         self._poll, self._probe, self._pause = poll, probe, pause
         self._pods = Informer(client, resources.Pod, fields={"spec.nodeName": node})
         self._nodes = Informer(client, resources.ComputeNode, namespace=None, fields={"metadata.name": node})
         self._overlays = Informer(client, resources.RuntimeProfile, namespace=None)
-        self.cards = Cards(vendors, changed=lambda: self.publisher.wake.set(), asker=asker)
-        self.publisher = Publisher(node, client=client, nodes=self._nodes, cards=self.cards, now=now, registry=registry)
+        self.guests = rtos
+        self.calibration: Calibration | None = None
+        if measurer is not None:
+            self.calibration = Calibration(
+                node,
+                client=client,
+                measurer=measurer,
+                state=state,
+                devices=lambda: self.cards.devices,
+                drivers=lambda: self.cards.driver_versions,
+                granted=self._granted,
+                observed=lambda: self.publisher.observed(),
+                refined=lambda: self.cards.refined(),
+                now=now,
+            )
+        refine = self.calibration.refine if self.calibration else (lambda device: device)
+        self.cards = Cards(vendors, changed=lambda: self.publisher.wake.set(), asker=asker, refine=refine, clock=clock)
+        self.alarms = Alarms(self.cards)
+        self.foreign: ForeignWatch | None = None
+        if pod_resources is not None:
+            self.foreign = ForeignWatch(pod_resources, lambda: self.cards.devices, self.cards.mark_foreign)
+        self.link: RuntimeLink | None = None
+        self._cdi, self._work, self._profiles = cdi, work, SiteProfiles(self._overlays)
+        self.publisher = Publisher(
+            node,
+            client=client,
+            nodes=self._nodes,
+            cards=self.cards,
+            now=now,
+            registry=registry,
+            slow=lambda: self.calibration.slow if self.calibration else {},
+            abilities=lambda: self.link.abilities() if self.link is not None else ABILITIES,
+            problem=lambda: self.link.problem() if self.link is not None else None,
+            rtos=lambda: rtos.published if rtos is not None else None,
+        )
+        if rtos is not None:
+            rtos.changed = self.publisher.wake.set
+            registry.register(rtos)
         admissions = Admissions(state)
         admissions.drop_strays()
         self.delivery = Delivery(
@@ -86,15 +151,25 @@ class Agent:
             pods=self._pods,
             cards=self.cards,
             admissions=admissions,
-            profiles=SiteProfiles(self._overlays).current,
-            quarantine=lambda: observed.spec.quarantine if (observed := self.publisher.observed()) else (),
+            profiles=self._profiles.current,
+            quarantine=self._quarantine,
             state=state,
             interceptor=interceptor,
             registry=registry,
             exists=exists,
+            cdi=self._resolvable,
             clock=clock,
+            work=work,
         )
+        if nri_socket is not None:
+            self.link = RuntimeLink(
+                self.delivery, client=client, now=now, changed=self.publisher.wake.set, guarded=guarded
+            )
+            self._plugin = Plugin(
+                names.NRI_PLUGIN, INDEX, self.link, events=PLUGIN_EVENTS, socket=nri_socket, pause=pause
+            )
         registry.register(_CardMetrics(self))
+        registry.register(FigureMetrics(self.cards, self.alarms))
         self.app: Starlette = app.build(self.delivery, registry, self.is_ready)
         log.info("agent prepared: node=%s admitted=%d", node, len(admissions))
 
@@ -111,20 +186,79 @@ class Agent:
 
     def tasks(self) -> list[Task]:
         """What must run beside the socket, each until cancelled."""
+        guests = self.guests
         return [
             self._pods.run,
             self._nodes.run,
             self._overlays.run,
             lambda: self.cards.watch(self._pause, poll=self._poll, probe=self._probe),
+            lambda: self.alarms.watch(self._pause),
             lambda: self.publisher.run(self._pause),
             lambda: self.publisher.beat(self._pause),
+            lambda: self.delivery.run(self._pause),
             self._sweep,
+            *([] if guests is None else [functools.partial(guests.watch, self._pause)]),
+            self._calibrate,
+            *([self._look_around] if self.foreign is not None else []),
+            *([self._describe] if self._cdi is not None else []),
+            *([self._connect] if self.link is not None else []),
         ]
+
+    def _resolvable(self, profile: Profile) -> frozenset[str]:
+        """The CDI names that can be given to the runtime now."""
+        runtime = self.link.runtime if self.link is not None else None
+        if self._cdi is None or runtime is None or not runtime.cdi:
+            return frozenset()
+        return self._cdi.names(profile)
+
+    async def _look_around(self) -> None:
+        await self.cards.known.wait()
+        assert self.foreign is not None
+        await self.foreign.watch(self._pause)
+
+    async def _describe(self) -> None:
+        """Keep the CDI files as the cards are."""
+        await self.prepared()
+        while True:
+            await self.describe()
+            await self._pause(SWEEP_SECONDS)
+
+    async def describe(self) -> None:
+        """Bring the CDI files up to date, once. What goes wrong is tried again; containers get lists meanwhile."""
+        assert self._cdi is not None
+        specs, devices, profiles = self._cdi, self.cards.devices, self._profiles.current()
+        try:
+            await self._work(lambda: specs.bring(devices, {d.id: self.cards.files(d) for d in devices}, profiles))
+        except OSError as error:
+            log.warning("CDI files not written, trying again: error=%s", error)
+
+    def _granted(self, device: str) -> bool:
+        """Whether a container here may use the card, or a pod bound here is about to."""
+        bound = (allocation_of(pod) for pod in self._pods.values() if not pod.finished)
+        return bool(self.delivery.ledger().holders(device)) or any(a and device in a.devices() for a in bound)
+
+    def _quarantine(self) -> tuple[Quarantine, ...]:
+        """What takes no new work: what the server holds, and the card that is being measured."""
+        observed = self.publisher.observed()
+        reserved = self.calibration.reserved if self.calibration else ()
+        return (*(observed.spec.quarantine if observed else ()), *reserved)
+
+    async def _calibrate(self) -> None:
+        await self.prepared()
+        if self.calibration is not None:
+            await self.calibration.run(self._pause)
+
+    async def _connect(self) -> None:
+        """Be the runtime's plugin, but not before every question can be answered: from then on all pass through us."""
+        await self.prepared()
+        await self._plugin.run()
 
     async def _sweep(self) -> None:
         while True:
             await self._pause(SWEEP_SECONDS)
             self.delivery.sweep()
+            if self.link is not None:
+                self.publisher.wake.set()  # a guard may have come or gone
 
 
 class _CardMetrics(Collector):

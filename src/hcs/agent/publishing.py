@@ -8,7 +8,7 @@ import asyncio
 import datetime
 import logging
 from collections import Counter as Count
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import httpx2
@@ -21,9 +21,10 @@ from hcs.agent.cards import Cards
 from hcs.kube import resources
 from hcs.kube.informer import Informer
 from hcs.model import names
-from hcs.model.devices import Abilities, Device
+from hcs.model.devices import Abilities, Device, RtosHost
 from hcs.model.pods import ObjectMeta
 from hcs.model.quantities import show_bytes
+from hcs.model.refusals import Refusal
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,10 @@ class Publisher:
         cards: Cards,
         now: Callable[[], datetime.datetime],
         registry: CollectorRegistry,
+        slow: Callable[[], Mapping[str, str]] = dict,
+        abilities: Callable[[], Abilities] = lambda: ABILITIES,
+        problem: Callable[[], Refusal | None] = lambda: None,
+        rtos: Callable[[], RtosHost | None] = lambda: None,
     ) -> None:
         """Prepare.
 
@@ -55,7 +60,13 @@ class Publisher:
             cards: what to publish.
             now: the clock.
             registry: where the metrics live.
+            slow: cards that do less than others of their model, and the sentence that says so.
+            abilities: what the container runtime can do for us.
+            problem: why nothing should be placed on this node, if so.
+            rtos: what the node offers RTOS guests.
         """
+        self._slow, self._abilities, self._problem = slow, abilities, problem
+        self._rtos = rtos
         self._node, self._client, self._nodes, self._cards, self._now = node, client, nodes, cards, now
         self._latest: resources.ComputeNode | None = None
         self.wake = asyncio.Event()
@@ -98,10 +109,12 @@ class Publisher:
         versions: dict[str, str | None] = dict.fromkeys(observed.status.driver_versions)
         status: dict[str, Any] = {
             "devices": msgspec.to_builtins(wanted.devices),
-            "abilities": msgspec.to_builtins(wanted.abilities),
+            "abilities": _whole(observed.status.abilities, wanted.abilities),
             "conditions": msgspec.to_builtins(wanted.conditions),
             "driverVersions": {**versions, **wanted.driver_versions},
             "summary": summary(wanted.devices),
+            # Every field, also one that is at its default again: a merge leaves out nothing by itself.
+            "rtos": None if wanted.rtos is None else _every_field(wanted.rtos),
         }
         self._latest = await self._client.patch(
             resources.ComputeNodeStatus, self._node, {"status": status}, patch_type=PatchType.MERGE
@@ -165,9 +178,10 @@ class Publisher:
     def _status(self, observed: resources.ComputeNodeState) -> resources.ComputeNodeState:
         return resources.ComputeNodeState(
             devices=self._cards.devices,
-            abilities=ABILITIES,
+            abilities=self._abilities(),
             conditions=self._conditions(observed.conditions),
             driver_versions=dict(self._cards.driver_versions),
+            rtos=self._rtos(),
         )
 
     def _conditions(self, before: tuple[resources.Condition, ...]) -> tuple[resources.Condition, ...]:
@@ -179,17 +193,44 @@ class Publisher:
             if silent
             else resources.Condition("Probed", "True", "AllVendorsAnswered", f"{count} cards found")
         )
-        ready = resources.Condition("Ready", "True", "AgentServing", "the agent answers the container runtime")
+        calibrated = self._calibrated()
+        problem = self._problem()
+        ready = (
+            resources.Condition("Ready", "True", "AgentServing", "the agent answers the container runtime")
+            if problem is None
+            else resources.Condition("Ready", "False", problem.reason, problem.message)
+        )
         stamp = self._now().astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         since = {(condition.type, condition.status): condition.lastTransitionTime for condition in before}
         return tuple(
             msgspec.structs.replace(c, lastTransitionTime=since.get((c.type, c.status)) or stamp)
-            for c in (ready, probed)
+            for c in (ready, probed, calibrated)
         )
+
+    def _calibrated(self) -> resources.Condition:
+        """Whether the cards' rates were found on the cards themselves."""
+        cards, slow = self._cards.devices, self._slow()
+        measured = sum(bool(device.measured_at) for device in cards)
+        if slow:
+            return resources.Condition("Calibrated", "True", "SlowCards", "; ".join(slow[id] for id in sorted(slow)))
+        if measured < len(cards):
+            counts = f"{measured} of {len(cards)} cards were measured, the others have their model's rates"
+            return resources.Condition("Calibrated", "False", "NotMeasured", counts)
+        return resources.Condition("Calibrated", "True", "AllMeasured", f"{measured} cards were measured")
 
     def _seen(self, kind: str, node: resources.ComputeNode, _: resources.ComputeNode | None) -> None:
         self._latest = None if kind == "DELETED" else node
         self.wake.set()
+
+
+def _every_field(host: RtosHost) -> dict[str, Any]:
+    names = zip(host.__struct_fields__, host.__struct_encode_fields__, strict=True)
+    return {encoded: getattr(host, name) for name, encoded in names}
+
+
+def _whole(before: Abilities, after: Abilities) -> dict[str, Any]:
+    """What a merge patch needs to replace the abilities: what is left out would stay as it was."""
+    return {**dict.fromkeys(msgspec.to_builtins(before)), **msgspec.to_builtins(after)}
 
 
 def summary(devices: tuple[Device, ...]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """One look at the cluster, for commands that only read: nodes, cards, pods and runtimes as they are now."""
 
 import asyncio
+import datetime
 from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any, TypeVar
@@ -12,11 +13,16 @@ from lightkube import ApiError, AsyncClient
 from hcs.cli.errors import TIMEOUT, CommandError
 from hcs.kube import resources
 from hcs.kube.connection import ApiUnreachableError, connect
+from hcs.model import names
 from hcs.model.allocations import Allocation, allocation_of
 from hcs.model.devices import NodeInventory
 from hcs.model.pods import Pod
+from hcs.model.refusals import Refusal
+from hcs.placement.appraisals import ReferenceRates
 from hcs.placement.snapshot import Snapshot
+from hcs.router.heartbeats import silent_by_wall_clock
 from hcs.router.images import RuntimeImage, read_profiles
+from hcs.router.references import overlaid, read_site_rates, reference_rates, with_site_rates
 
 T = TypeVar("T")
 
@@ -29,6 +35,10 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
     inventories: tuple[NodeInventory, ...] = ()
     pods: tuple[Pod, ...] = ()
     offers: tuple[RuntimeImage, ...] = ()
+    silent: dict[str, Refusal] = {}
+    """Nodes whose agent does not answer."""
+    rates: ReferenceRates = {}
+    """Of models outside the fleet: the site's own over the catalogue's."""
 
     @cached_property
     def held(self) -> dict[str, tuple[Pod, Allocation]]:
@@ -52,10 +62,16 @@ def read_cluster(kubeconfig: str | None, context: str | None) -> Cluster:
     Raises:
         CommandError: no server, no answer in time, no permission, or HCS is not installed there.
     """
-    return _run(kubeconfig, context, _read)
+    return call(kubeconfig, context, _read)
 
 
-def _run(kubeconfig: str | None, context: str | None, work: Callable[[AsyncClient], Awaitable[T]]) -> T:
+def call(kubeconfig: str | None, context: str | None, work: Callable[[AsyncClient], Awaitable[T]]) -> T:
+    """Do something with a connection, and say what went wrong in our three lines.
+
+    Raises:
+        CommandError: as for :func:`read_cluster`.
+    """
+
     async def connected() -> T:
         client = connect(kubeconfig, context)
         try:
@@ -90,7 +106,10 @@ def _run(kubeconfig: str | None, context: str | None, work: Callable[[AsyncClien
 
 async def _read(client: AsyncClient) -> Cluster:
     nodes = await _listed(client, resources.Node)
-    inventories = [node.inventory() for node in await _listed(client, resources.ComputeNode)]
+    site = read_site_rates(
+        rate.spec for rate in sorted(await _listed(client, resources.ExchangeRate), key=lambda r: r.metadata.name)
+    )
+    inventories = [with_site_rates(node.inventory(), site) for node in await _listed(client, resources.ComputeNode)]
     profiles = await _listed(client, resources.RuntimeProfile)
     pods = await _listed(client, resources.Pod, namespace="*")
     return Cluster(
@@ -99,7 +118,20 @@ async def _read(client: AsyncClient) -> Cluster:
         inventories=tuple(sorted(inventories, key=lambda inventory: inventory.name)),
         pods=tuple(pods),
         offers=read_profiles(profile.spec for profile in profiles),
+        silent=silent_by_wall_clock(await _leases(client), datetime.datetime.now(datetime.UTC)),
+        rates=overlaid(reference_rates(), site),
     )
+
+
+async def _leases(client: AsyncClient) -> dict[str, dict[str, Any]]:
+    """The agents' heartbeats; none where we may not look: people see the fleet without a right in our namespace."""
+    try:
+        found = await _listed(client, resources.Lease, namespace=names.NAMESPACE)
+    except ApiError as error:
+        if error.status.code not in (401, 403):
+            raise
+        return {}
+    return {lease.metadata.name: lease.spec for lease in found}
 
 
 async def _listed(client: AsyncClient, kind: type[Any], **select: Any) -> list[Any]:

@@ -16,17 +16,21 @@ from hcs.cli.amounts import AcuAmount, Amount, AmountError, CardsAmount, RatedAm
 from hcs.cli.errors import USAGE, CommandError
 from hcs.cli.options import Json, NoHeaders, Output, chosen_format
 from hcs.cli.output import Column, Table, tell, write_data, write_table
-from hcs.model.devices import DEFAULT_WORKLOAD, Rate
+from hcs.model.devices import DEFAULT_WORKLOAD, WORKLOADS, Rate, Source
 from hcs.model.quantities import show_acu, show_bytes
 from hcs.ura.catalogue import CardError, CardModel, Catalogue, load_catalogue
 from hcs.ura.exchange import NoRateError, rate_of, rated_for, rated_source, weaker
 from hcs.ura.naming import vendor_word
+from hcs.ura.tables import READ
+from hcs.ura.uncertainty import range_of_exchange, ranges
 
 
 class Answer(msgspec.Struct, frozen=True, rename="camel"):
     """One card's answer: ``count`` devices do it, ``exact`` is that before rounding up.
 
     ``rate`` is what one device does, in ``unit``; ``source`` is the weakest of all figures that went into the count.
+    ``low`` and ``high`` are where ``exact`` may turn out to lie, null where nothing allows to say. ``as_of`` is when
+    the card's figure was measured or read.
     """
 
     vendor: str
@@ -37,12 +41,18 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
     source: str
     count: int
     exact: float
+    low: float | None = None
+    high: float | None = None
     note: str = ""
+    as_of: str = ""
     devices_per_board: int = 1
 
 
 def run(
-    amount: Annotated[str, typer.Argument(help="'2 x 910B2', '250 ACU', '100 TFLOPS FP16', or a card's name.")],
+    amount: Annotated[
+        str | None, typer.Argument(help="'2 x 910B2', '250 ACU', '100 TFLOPS FP16', or a card's name.")
+    ] = None,
+    from_: Annotated[str | None, typer.Option("--from", help="The same as AMOUNT, spelled as an option.")] = None,
     to: Annotated[list[str] | None, typer.Option("--to", help="Answer in this card or family; again for more.")] = None,
     vendor: Annotated[list[str] | None, typer.Option("--vendor", help="Answer in cards of this vendor only.")] = None,
     workload: Annotated[
@@ -56,9 +66,22 @@ def run(
     """What is a card, or an amount of compute, worth in other cards?
 
     1 ACU is 1 % of an A100-SXM4-80GB in the workload class. A rate is measured, taken from a benchmark with a caveat,
-    from a data sheet, or derived from another class; the last should not be relied on before it is measured.
+    from a data sheet, or derived from another class; the last should not be relied on before it is measured. RANGE is
+    where the exact count may turn out to lie, by what such figures were worth on other cards.
+
+        hcs convert "100 TFLOPS fp16"
+
+        hcs convert --from A100-SXM4-80GB --to 910B3 --workload decode
     """
     format = chosen_format(output, json)
+    if (amount is None) == (from_ is None):
+        raise CommandError(
+            "nothing to convert" if amount is None else "two amounts at once",
+            "one amount is needed, as the argument or with --from",
+            "hcs convert '2 x 910B2' --to A100-SXM4-80GB",
+            code=USAGE,
+        )
+    amount = amount or from_ or ""
     catalogue = load_catalogue()
     asked = _read(amount)
     given = _find(catalogue, asked.name) if isinstance(asked, CardsAmount) else None
@@ -147,9 +170,18 @@ def _rates_of(card: CardModel) -> tuple[Rate, ...]:
 def _own_rates(card: CardModel) -> tuple[dict[str, Any], Table]:
     table = Table(
         (Column("WORKLOAD"), Column("ACU", right=True), Column("SOURCE"), Column("FROM", flexible=True)),
-        [(rate.workload, show_acu(rate.milliacu), rate.source, rate.note) for rate in card.rates],
+        [
+            (rate.workload if rate in card.rates else "  also", show_acu(rate.milliacu), _dated(rate), rate.note)
+            for workload in WORKLOADS
+            for rate in (*card.rates, *card.others)
+            if rate.workload == workload
+        ],
     )
     return msgspec.to_builtins(card), table
+
+
+_Found = tuple[int, Fraction, Source, str, tuple[Fraction, Fraction] | None]
+"""What one device does, how many it takes, the source, a note, and factors on the count."""
 
 
 def _convert(
@@ -157,6 +189,7 @@ def _convert(
 ) -> tuple[list[Answer], list[CardModel]]:
     """All answers, and the cards about which too little is known."""
     answers, unknown = [], []
+    known = ranges(load_catalogue().models)
     needed = Fraction(0)
     if isinstance(asked, CardsAmount):
         assert given is not None
@@ -164,19 +197,26 @@ def _convert(
     elif isinstance(asked, AcuAmount):
         needed = asked.milliacu
     for card in targets:
+        found: _Found | None
         if isinstance(asked, RatedAmount):
             rated = rated_for(asked.resource, card)
             note = f"{card.confidence}: {card.source}"
-            found = (rated, asked.thousandths / rated, rated_source(card), note) if rated else None
+            found = (rated, asked.thousandths / rated, rated_source(card), note, None) if rated else None
         else:
             rate = card.rate(workload)
-            found = (rate.milliacu, needed / rate.milliacu, rate.source, rate.note) if rate else None
-            if found and rate and given:
-                found = (*found[:2], weaker(rate.source, _rate(given, workload).source), rate.note)
+            base = _rate(given, workload) if given else None
+            if rate:
+                source = weaker(rate.source, base.source) if base else rate.source
+                # A card is worth exactly itself, however little is known about it.
+                span = (Fraction(1), Fraction(1)) if card == given else range_of_exchange(base, rate, known)
+                found = (rate.milliacu, needed / rate.milliacu, source, rate.note, span)
+            else:
+                found = None
         if not found:
             unknown.append(card)
             continue
-        amount, exact, source, note = found
+        amount, exact, source, note, span = found
+        stated = card.rate(workload)
         unit = asked.label if isinstance(asked, RatedAmount) else "ACU"
         answers.append(
             Answer(
@@ -188,7 +228,10 @@ def _convert(
                 source=source,
                 count=ceil(exact),
                 exact=round(float(exact), 4),
+                low=round(float(exact * span[0]), 4) if span else None,
+                high=round(float(exact * span[1]), 4) if span else None,
                 note=note,
+                as_of=READ if stated is None or isinstance(asked, RatedAmount) else stated.as_of,
                 devices_per_board=card.devices_per_board,
             )
         )
@@ -263,6 +306,7 @@ def _table(answers: Sequence[Answer]) -> Table:
             Column(unit, right=True),
             Column("SOURCE"),
             Column("EXACT", right=True),
+            Column("RANGE", right=True),
             Column("COUNT", right=True),
             Column("DEVICES/BOARD", right=True, wide=True),
             Column("FROM", wide=True, flexible=True),
@@ -275,6 +319,7 @@ def _table(answers: Sequence[Answer]) -> Table:
                 f"{answer.rate:.1f}".removesuffix(".0"),
                 answer.source,
                 f"{answer.exact:.2f}",
+                _range(answer),
                 str(answer.count),
                 str(answer.devices_per_board),
                 answer.note,
@@ -282,6 +327,17 @@ def _table(answers: Sequence[Answer]) -> Table:
             for answer in answers
         ],
     )
+
+
+def _range(answer: Answer) -> str:
+    """Where the exact count may turn out to lie; a question mark where nothing allows to say."""
+    if answer.low is None or answer.high is None:
+        return "-" if answer.unit != "ACU" else "?"
+    return f"{answer.low:.2f}-{answer.high:.2f}"
+
+
+def _dated(rate: Rate) -> str:
+    return f"{rate.source}, {rate.as_of}" if rate.as_of else rate.source
 
 
 def _listed(names: Sequence[str], most: int = 6) -> str:

@@ -6,7 +6,7 @@ outside; it lasts seconds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -21,7 +21,8 @@ from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, read_request
 from hcs.placement.appraisals import ReferenceRates
 from hcs.placement.filters import describe
-from hcs.router.decisions import Chosen, NotOurs, decide
+from hcs.placement.misses import nearest_miss
+from hcs.router.decisions import Chosen, NotOurs, decide, vendor_bound
 from hcs.router.resumption import note_for
 
 State = Literal["NotOurs", "Refused", "Gated", "Unplaceable", "Placeable", "Bound", "Finished"]
@@ -48,6 +49,7 @@ class Place(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """Everything ``hcs why`` shows.
 
+    ``nearest`` is the place that lacks least among those whose cards would do and are held by others.
     ``asks`` is the request in words, ``says`` what kube-scheduler wrote last, ``notes`` what is wrong with the cards
     of a pod that has some.
     """
@@ -60,6 +62,7 @@ class Answer(msgspec.Struct, frozen=True):
     place: Place | None = None
     refusals: tuple[Reason, ...] = ()
     nodes: int = 0
+    nearest: str = ""
     offer: Place | None = None
     says: str = ""
     notes: tuple[str, ...] = ()
@@ -100,6 +103,7 @@ def _pending(
             offers=cluster.offers,
             note=note_for(asking, cluster.inventories),
             reference_rates=reference_rates,
+            silent=cluster.silent,
         )
 
     decision = decided(pod)
@@ -112,10 +116,18 @@ def _pending(
     if request.substitution != "auto" and (request.vendors or request.models):
         willing = decided(_willing(pod))
         offer = Place(willing.node, willing.allocation, willing.reason) if isinstance(willing, Chosen) else None
+    miss = nearest_miss(
+        cluster.snapshot,
+        request,
+        nodes=frozenset(nodes),
+        reference_rates=reference_rates,
+        bound=vendor_bound(request, cluster.offers, note_for(pod, cluster.inventories)),
+    )
     return msgspec.structs.replace(
         answer,
         state="Gated" if pod.spec.schedulingGates else "Unplaceable",
         refusals=_grouped({**decision.nodes, **kept_out}),
+        nearest=miss.sentence if miss else "",
         offer=offer,
     )
 
@@ -190,12 +202,47 @@ def _willing(pod: Pod) -> Pod:
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
 
 
+NEAREST: Final = (
+    "CardsTaken",
+    "CardsUnavailable",
+    "DeviceUnhealthy",
+    "DeviceQuarantined",
+    "DeviceForeign",
+    "NodeNotReady",
+    "RuntimeTooOld",
+    "RuntimeFailsOpen",
+    "NodeCordoned",
+    "NodeSelectorMismatch",
+    "TooFewCards",
+    "AcuTooHigh",
+    "VramTooSmall",
+    "DerivedRateOnly",
+    "NoRate",
+    "NoKnownRate",
+    "NoRatedFigure",
+    "ShareNotEnforceable",
+    "ModelNotAllowed",
+    "RuntimeNotOffered",
+    "CheckpointNotPortable",
+    "VendorNotAllowed",
+    "NoCards",
+    "NotManaged",
+)
+"""Reasons, the nearest miss first: pods that may end, cards that may heal, hardware that will not grow."""
+
+
 def _grouped(refusals: Mapping[str, Refusal]) -> tuple[Reason, ...]:
-    """Refusals by what they say, those of most nodes first."""
+    """Refusals by what they say, the nearest miss first; among equals those of most nodes."""
     groups: dict[Refusal, list[str]] = {}
     for node, refusal in sorted(refusals.items()):
         groups.setdefault(refusal, []).append(node)
-    ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+    rank = {reason: place for place, reason in enumerate(NEAREST)}
+    middle = rank["TooFewCards"]  # where a reason of a later version stands until it is listed
+
+    def nearness(group: tuple[Refusal, list[str]]) -> tuple[int, int, Refusal]:
+        return rank.get(group[0].reason, middle), -len(group[1]), group[0]
+
+    ordered = sorted(groups.items(), key=nearness)
     return tuple(Reason(r.reason, r.message, tuple(nodes), hint_for(r.reason)) for r, nodes in ordered)
 
 

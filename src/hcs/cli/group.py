@@ -106,11 +106,10 @@ def load(registered: Registered) -> Any:
             f"module {error.name} is not installed",
             f"pip install 'hetero-compute-router{extra}'",
         ) from error
-    target = getattr(module, "run", None) or module.app
+    target = getattr(module, "app", None)
     if not isinstance(target, typer.Typer):
-        app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(registered.name)(target)
-        target = app
+        target = typer.Typer(add_completion=False, rich_markup_mode=None)
+        target.command(registered.name)(module.run)
     command = get_command(target)
     command.name = registered.name
     return command

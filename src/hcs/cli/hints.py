@@ -21,6 +21,8 @@ HINTS: Final = {
     "NoSuchRuntime": f"kubectl get runtimeprofiles shows what is offered; mend annotation {names.RUNTIME}",
     "NodeCordoned": "kubectl uncordon the node",
     "NodeNotReady": "kubectl describe the node; its HCS agent may be down",
+    "RuntimeTooOld": "a node with a newer container runtime, or no entry point for this vendor",
+    "RuntimeFailsOpen": "the runtime's default validator, hcs guard beside it, or whole cards",
     "NodeSelectorMismatch": "mend the pod's nodeSelector, or label the node",
     "NotManaged": "run the HCS agent on the node",
     "RuntimeNotOffered": f"kubectl get runtimeprofiles shows what is offered; mend annotation {names.RUNTIME}",

@@ -24,7 +24,6 @@ from hcs.cli.output import say_styled, width, write_data
 from hcs.model import names
 from hcs.model.pods import Pod
 from hcs.model.refusals import RefusedError
-from hcs.router.references import reference_rates
 from hcs.ura.catalogue import load_catalogue
 
 _GROUPS: Final = 5
@@ -72,7 +71,7 @@ def _of_pod(name: str, namespace: str | None, kubeconfig: str | None, context: s
             f"there is {elsewhere[0]}" if elsewhere else f"{len(cluster.pods)} pods in all, none of that name",
             f"hcs why {name} -n {elsewhere[0].partition('/')[0]}" if elsewhere else f"kubectl get pods -n {where}",
         )
-    return explain_pod(found, cluster, reference_rates=reference_rates())
+    return explain_pod(found, cluster, reference_rates=cluster.rates)
 
 
 def _of_file(path: Path, namespace: str | None, kubeconfig: str | None, context: str | None) -> Answer:
@@ -87,7 +86,8 @@ def _of_file(path: Path, namespace: str | None, kubeconfig: str | None, context:
         metadata = raw["metadata"]
         key = f"{metadata['namespace']}/{metadata.get('name') or metadata.get('generateName') or 'unnamed'}"
         return Answer(pod=key, state="Refused", refusals=of_pod(error.refusals))
-    return explain_pod(pod, read_cluster(kubeconfig, context), reference_rates=reference_rates())
+    cluster = read_cluster(kubeconfig, context)
+    return explain_pod(pod, cluster, reference_rates=cluster.rates)
 
 
 def _manifest(path: Path) -> dict[str, Any]:
@@ -145,8 +145,10 @@ def screen(answer: Answer, *, wide: bool = False, columns: int = 100) -> Iterato
         nodes = sum(len(reason.nodes) for reason in rest)
         yield from line("", f"and {len(rest)} more reasons on {nodes} nodes; -o wide shows them")
     hints = list(dict.fromkeys(reason.hint for reason in shown if reason.hint)) if answer.state != "Placeable" else []
-    if hints or answer.offer:
+    if hints or answer.offer or answer.nearest:
         yield "", ""
+    if answer.nearest:
+        yield from line("nearest", answer.nearest)
     for hint in hints:
         yield from line("try", hint, style="cyan")
     if answer.offer:

@@ -4,9 +4,10 @@ Codes are data: NVIDIA's Xid numbers and Ascend's fault codes, with the class th
 in no table makes the card SubHealthy rather than Failed: unknown is a reason for care, not for evicting people.
 
 Sources: NVIDIA Xid catalogue (meaning and immediate action); Ascend device plugin's fault table (handling levels). The
-mapping from action to verdict is this project's policy.
+mapping from action or level to verdict is this project's policy.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -22,8 +23,20 @@ class Fault(msgspec.Struct, frozen=True):
     message: str
 
 
+SEVERITY: Final[dict[Verdict, int]] = {"Healthy": 0, "Unknown": 1, "SubHealthy": 2, "Failed": 3}
+"""How bad a verdict is; not knowing is worse than health and better than a fault."""
+
+NO_FAULT: Final = Fault("Healthy", "NoFault", "")
+
+
+def worst(faults: Iterable[Fault]) -> Fault:
+    """The gravest, and among equals the first; :data:`NO_FAULT` where there is none."""
+    return max((NO_FAULT, *faults), key=lambda fault: SEVERITY[fault.verdict])
+
+
 _XID: Final[dict[int, tuple[Verdict, str, str]]] = {
     48: ("Failed", "DoubleBitEcc", "uncorrectable memory error (Xid 48); drain and reset the card"),
+    61: ("SubHealthy", "MicrocontrollerBreakpoint", "the card's micro-controller stopped at a breakpoint (Xid 61)"),
     62: ("Failed", "MicrocontrollerHalt", "the card's micro-controller halted (Xid 62); reset the card"),
     63: ("SubHealthy", "RowRemapPending", "a memory row was remapped (Xid 63); it takes effect at the next reset"),
     64: ("Failed", "RowRemapFailed", "a memory row could not be remapped (Xid 64); reset, and replace if it repeats"),
@@ -40,20 +53,37 @@ _XID: Final[dict[int, tuple[Verdict, str, str]]] = {
     145: ("SubHealthy", "NvlinkError", "NVLink error (Xid 145); no jobs over several cards until it is mended"),
     149: ("SubHealthy", "NvlinkError", "NVLink error (Xid 149); no jobs over several cards until it is mended"),
 }
-_XID_OF_APPLICATIONS: Final = frozenset({13, 31, 43, 45, 68, 69})
-"""Faults of the program, not of the card; counting them per card is the agent's later task."""
+XID_OF_APPLICATIONS: Final = frozenset({13, 31, 43, 68, 69})
+"""Faults of the program, not of the card; several programs failing on one card say something about the card."""
+_XID_HARMLESS: Final = frozenset({*XID_OF_APPLICATIONS, 45, 154})
+"""45 follows other faults; 154 says that the recovery action changed, which is read from the card itself."""
 
-_ASCEND: Final[dict[int, tuple[Verdict, str, str]]] = {
-    0x80E18402: ("Failed", "SeparateNpu", "fault 80E18402, level SeparateNPU: isolate the chip"),
-    0x80E18005: ("Failed", "RestartNpu", "fault 80E18005, level RestartNPU: reset the chip"),
-    0x80C98001: ("Failed", "RestartNpu", "AI core fault 80C98001, level RestartNPU: reset the chip"),
-    0x8C03A000: ("Failed", "RestartNpu", "fault 8C03A000, level RestartNPU: reset the chip"),
-    0x8C084E00: ("SubHealthy", "FreeRestartNpu", "fault 8C084E00, level FreeRestartNPU: reset the chip when idle"),
-    0x80E01801: ("SubHealthy", "RestartBusiness", "memory fault 80E01801, level RestartBusiness: redo the job"),
+LEVELS: Final[dict[str, tuple[Verdict, str]]] = {
+    "NotHandleFault": ("Healthy", "nothing to do"),
+    "RestartRequest": ("SubHealthy", "redo the request or the job"),
+    "RestartBusiness": ("SubHealthy", "redo the job"),
+    "FreeRestartNPU": ("SubHealthy", "reset the chip when it is idle"),
+    "RestartNPU": ("Failed", "reset the chip"),
+    "PreSeparateNPU": ("SubHealthy", "no new work for the chip"),
+    "SeparateNPU": ("Failed", "isolate the chip"),
+    "SubHealthFault": ("SubHealthy", "slow or at risk"),
+    "ManuallySeparateNPU": ("Failed", "isolated until a person clears it"),
 }
-_ASCEND_HARMLESS: Final = frozenset({0x80E18401, 0x80E18400, 0xA4025021, 0x81078603})
+"""Ascend's handling levels: our verdict, and what to do."""
 
-_TABLES: Final = {"nvidia": (_XID, _XID_OF_APPLICATIONS), "ascend": (_ASCEND, _ASCEND_HARMLESS)}
+ASCEND_LEVELS: Final[dict[int, str]] = {
+    0x80E01801: "RestartBusiness",
+    0x80E18402: "SeparateNPU",
+    0x80E18401: "NotHandleFault",
+    0x80E18400: "NotHandleFault",
+    0x80E18005: "RestartNPU",
+    0x80C98001: "RestartNPU",
+    0x8C03A000: "RestartNPU",
+    0x8C084E00: "FreeRestartNPU",
+    0xA4025021: "NotHandleFault",
+    0x81078603: "NotHandleFault",
+}
+"""The level of each fault code we know. The vendor's own table has some 800."""
 
 
 def classify(vendor: str, code: int) -> Fault:
@@ -63,10 +93,21 @@ def classify(vendor: str, code: int) -> Fault:
         vendor: the vendor word, as in :data:`hcs.model.names.VENDOR_WORDS`.
         code: the vendor's own code (Xid; Ascend fault code as a number); 0 means no fault.
     """
-    table, harmless = _TABLES.get(vendor, ({}, frozenset()))
-    if code == 0 or code in harmless:
-        return Fault("Healthy", "NoFault", "")
-    if code in table:
-        return Fault(*table[code])
+    if code == 0 or (vendor == "nvidia" and code in _XID_HARMLESS):
+        return NO_FAULT
+    if vendor == "nvidia" and code in _XID:
+        return Fault(*_XID[code])
+    if vendor == "ascend" and code in ASCEND_LEVELS:
+        return of_level(ASCEND_LEVELS[code], code)
     shown = f"{code:08X}" if vendor == "ascend" else str(code)
     return Fault("SubHealthy", "UnknownFault", f"{vendor} reports fault {shown}, which no table explains")
+
+
+def of_level(level: str, code: int) -> Fault:
+    """What an Ascend fault of this handling level means."""
+    verdict, advice = LEVELS[level]
+    if verdict == "Healthy":
+        return NO_FAULT
+    # The vendor writes NPU; reasons here have one capital a word.
+    reason = level.replace("NPU", "Npu")
+    return Fault(verdict, reason, f"fault {code:08X}, level {level}: {advice}")

@@ -75,8 +75,8 @@ def allocated(pod: Pod, node: str) -> Allocation | Refusal | None:
         return Refusal("ForeignAllocation", f"annotation {names.ALLOCATION} was not written by the router for this pod")
     if allocation.node != node:
         return Refusal("WrongNode", f"the allocation is for node {allocation.node}, this is {node}")
-    for name in asks:
-        if name not in allocation.containers:
+    for name in (*asks, *(container.name for container in pod.spec.initContainers or () if _asks(container))):
+        if not allocation.grants(name):
             return Refusal(
                 "NotInAllocation", f"container {name} asks for compute, but the allocation has no cards for it"
             )
@@ -143,4 +143,4 @@ def restored(allocations: Iterable[Allocation]) -> Ledger:
 
 def _asks(container: Container) -> bool:
     amounts = {**(container.resources.requests or {}), **(container.resources.limits or {})}
-    return any(key.startswith(f"{names.DOMAIN}/") for key in amounts)
+    return any(key.startswith(f"{names.DOMAIN}/") and key != names.RTOS_GUESTS for key in amounts)

@@ -15,11 +15,13 @@ from typing import Final
 import msgspec
 
 from hcs.inject.adjustments import Adjustment, DeviceNode, HostFile, Mount, Variable
+from hcs.inject.cdi import card_name
+from hcs.inject.collectives import Wires, collective_variables, undisputed
 from hcs.inject.profiles import HostPath, Profile, Profiles, fill, fill_each
 from hcs.inject.shares import share_files, share_mounts
 from hcs.model import names
 from hcs.model.allocations import Allocation, Grant
-from hcs.model.devices import Device
+from hcs.model.devices import Device, Nic
 from hcs.model.refusals import Refusal, RefusedError
 
 __all__ = [
@@ -71,8 +73,9 @@ class NodeFacts(msgspec.Struct, frozen=True):
     """The node as the agent knows it.
 
     ``present`` are the paths named by profiles that exist on the host, ``cdi`` the CDI names that resolve there,
-    ``files`` what single devices need, by device id. ``state`` is the agent's directory on the host and ``interceptor``
-    the host path of the library, empty where there is none.
+    ``files`` what single devices need, by device id. ``nics`` are the RDMA adapters, as far as they are known.
+    ``state`` is the agent's directory on the host and ``interceptor`` the host path of the library, empty where there
+    is none.
     """
 
     name: str
@@ -82,6 +85,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
     present: frozenset[str] = frozenset()
     cdi: frozenset[str] = frozenset()
     files: Mapping[str, NodeFiles] = {}
+    nics: tuple[Nic, ...] = ()
 
     def device(self, device_id: str) -> Device | None:
         """The device with this id."""
@@ -154,10 +158,19 @@ def candidate_paths(profile: Profile, devices: Iterable[Device]) -> tuple[str, .
     return tuple(dict.fromkeys(path for pattern in paths for path in fill_each(pattern, ordered)))
 
 
+def card_files(profile: Profile, device: Device, node: NodeFacts) -> tuple[list[DeviceNode], list[Mount]]:
+    """Everything of the host that a container needs for one card: what its CDI name stands for.
+
+    Raises:
+        RefusedError: a required file is not there.
+    """
+    return _host_files(profile, [device], msgspec.structs.replace(node, cdi=frozenset()))
+
+
 def _granted(allocation: Allocation, container: str, node: NodeFacts) -> list[tuple[Device, Grant]]:
     """The container's devices with their grants, in ascending order of index."""
-    grants = allocation.containers.get(container)
-    if grants is None:
+    grants = allocation.grants(container)
+    if not grants:
         raise RefusedError(Refusal("NotInAllocation", f"the allocation has no cards for container {container}"))
     found = []
     for grant in grants:
@@ -171,7 +184,10 @@ def _granted(allocation: Allocation, container: str, node: NodeFacts) -> list[tu
 def _host_files(profile: Profile, devices: list[Device], node: NodeFacts) -> tuple[list[DeviceNode], list[Mount]]:
     nodes: list[DeviceNode] = []
     mounts: list[Mount] = []
-    if not _cdi(profile, devices, node):  # a CDI name brings nodes and driver files of its own
+    named = _cdi(profile, devices, node)
+    if named and named == tuple(card_name(device) for device in devices):
+        return nodes, mounts  # our own names bring everything
+    if not named:  # a vendor's name brings nodes and driver files of its own
         nodes += [DeviceNode(path, path) for path in _existing(profile.devices, devices, node)]
         mounts += [Mount(path, path, _READ_ONLY) for path in _existing(profile.mounts, devices, node)]
     for device in devices:
@@ -199,17 +215,24 @@ def _existing(paths: Iterable[HostPath], devices: list[Device], node: NodeFacts)
 
 
 def _cdi(profile: Profile, devices: list[Device], node: NodeFacts) -> tuple[str, ...]:
-    """The devices' CDI names where all of them resolve on this node, else none."""
+    """The devices' CDI names where all of them resolve on this node, else none; the vendor's before our own."""
     wanted = fill_each(profile.cdi, devices) if profile.cdi else ()
-    return wanted if node.cdi.issuperset(wanted) else ()
+    if wanted and node.cdi.issuperset(wanted):
+        return wanted
+    own = tuple(card_name(device) for device in devices)
+    return own if node.cdi.issuperset(own) else ()
 
 
 def _environment(
     allocation: Allocation, profile: Profile, container: ContainerFacts, node: NodeFacts, devices: list[Device]
 ) -> tuple[Variable, ...]:
-    patterns = {**profile.selection, **profile.environment, **(profile.collective if len(devices) > 1 else {})}
+    together = len(devices) > 1 or allocation.peers is not None
+    patterns = {**profile.selection, **profile.environment, **(profile.collective if together else {})}
     variables: dict[str, str | None] = {name: None for name in profile.clear if name in container.environment}
     variables |= {name: fill(pattern, devices) for name, pattern in patterns.items()}
+    wires = Wires(tuple(devices), node.nics, allocation.peers, shared=not allocation.exclusive)
+    derived = collective_variables(allocation.vendor, wires)
+    variables |= undisputed(derived, [*patterns, *container.environment])
     if profile.libraries:
         own = [part for part in container.environment.get("LD_LIBRARY_PATH", "").split(":") if part]
         variables["LD_LIBRARY_PATH"] = ":".join(dict.fromkeys((*profile.libraries, *own)))

@@ -12,6 +12,7 @@ import yaml
 
 from hcs.injector.settings import Settings
 from hcs.model import names
+from hcs.model.gangs import read_membership
 from hcs.model.pods import Container, Pod
 from hcs.model.quantities import QuantityError, parse_amount
 from hcs.model.refusals import Refusal
@@ -39,7 +40,7 @@ def check_pod(pod: Pod, settings: Settings) -> Iterator[Refusal]:
             f"scheduler {scheduler[:120]} does not know cards; leave schedulerName out, or use "
             f"{' or '.join(settings.schedulers)}",
         )
-    for container in pod.spec.containers:
+    for container in (*pod.spec.containers, *(pod.spec.initContainers or ())):
         yield from _agreement(container)
     for key in plugin_annotations(pod.annotations):
         if read_plugins(pod.annotations[key]) is None:
@@ -51,6 +52,18 @@ def check_pod(pod: Pod, settings: Settings) -> Iterator[Refusal]:
 
 def check_fields(pod: Pod, request: ComputeRequest) -> Iterator[Refusal]:
     """Find what clashes with the fields that admission writes for this request."""
+    if request.substitution == "ask" and read_membership(pod) is not None:
+        yield Refusal(
+            "GangCannotAsk",
+            f"annotation {names.SUBSTITUTION}: ask makes one pod wait for an answer, and a gang starts together; "
+            "use never or auto on its members",
+        )
+    if request.substitution == "ask" and pod.spec.schedulerName == names.VOLCANO:
+        yield Refusal(
+            "VolcanoCannotAsk",
+            f"annotation {names.SUBSTITUTION}: ask is not answered under scheduler volcano; use never or auto, "
+            f"or schedulerName: {names.SCHEDULER}",
+        )
     if ".." in request.checkpoint.split("/"):
         yield Refusal(
             "BadCheckpointPath",
@@ -130,8 +143,8 @@ def _code_layer(pod: Pod, request: ComputeRequest) -> Iterator[Refusal]:
                 "ReservedVolume",
                 f"volume {CODE_VOLUME} is the one HCS adds for annotation {names.CODE_IMAGE}; name yours otherwise",
             )
-    asking = {container.name for container in request.containers}
-    for container in pod.spec.containers:
+    asking = {*(container.name for container in request.containers), *(name for name, _ in request.reuses)}
+    for container in (*pod.spec.containers, *(pod.spec.initContainers or ())):
         for mount in container.volumeMounts or ():
             if container.name in asking and (mount.mountPath.rstrip("/") == CODE_PATH) != (mount.name == CODE_VOLUME):
                 yield Refusal(

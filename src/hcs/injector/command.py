@@ -12,6 +12,7 @@ from hcs.injector import app, certificates
 from hcs.injector.settings import Settings
 from hcs.kube.connection import connect
 from hcs.model import names
+from hcs.neuro.capacities import DOMAIN as SPIKING_DOMAIN
 from hcs.process import logs
 from hcs.process.serving import Endpoint, Task, serve
 from hcs.ura.catalogue import load_catalogue
@@ -40,6 +41,9 @@ def run(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8443,
     scheduler: Annotated[list[str] | None, typer.Option(help="Scheduler names that carry our extender.")] = None,
+    spiking_domain: Annotated[
+        str, typer.Option(help="Domain of the spiking resources; name it in the webhook's matchConditions, too.")
+    ] = SPIKING_DOMAIN,
     pull_secret: Annotated[list[str] | None, typer.Option(help="Pull secret given to every managed pod.")] = None,
     ready_file: Annotated[Path | None, typer.Option(help="Write pid and address here once listening.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
@@ -49,7 +53,11 @@ def run(
     if given == manage_certificates or bool(certificate) != bool(key):
         raise typer.BadParameter("give both --tls-cert-file and --tls-key-file, or --manage-certificates alone")
     logs.configure(log_level)
-    settings = Settings(schedulers=tuple(scheduler or [names.SCHEDULER]), pull_secrets=tuple(pull_secret or ()))
+    settings = Settings(
+        schedulers=tuple(scheduler or [names.SCHEDULER]),
+        pull_secrets=tuple(pull_secret or ()),
+        spiking_domain=spiking_domain,
+    )
     application = app.build(load_catalogue(), settings)
     place = certificates.Place(namespace, service, secret, configuration)
 

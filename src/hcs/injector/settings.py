@@ -3,6 +3,7 @@
 import msgspec
 
 from hcs.model import names
+from hcs.neuro.capacities import DOMAIN as SPIKING_DOMAIN
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -13,3 +14,5 @@ class Settings(msgspec.Struct, frozen=True):
 
     schedulers: tuple[str, ...] = (names.SCHEDULER,)
     pull_secrets: tuple[str, ...] = ()
+    spiking_domain: str = SPIKING_DOMAIN
+    """Domain of the spiking resources; a pod that asks for them wrongly is refused with the fix."""

@@ -36,6 +36,7 @@ _KINDS: Final = {
     "ComputeNode": ("computenodes", False),
     "RuntimeProfile": ("runtimeprofiles", False),
     "ExchangeRate": ("exchangerates", False),
+    "NeuralTask": ("neuraltasks", True),
 }
 
 

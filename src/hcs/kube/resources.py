@@ -4,6 +4,7 @@ Only declared fields are decoded, so these types are for reading, for creating o
 our own kinds. Foreign objects (pods, nodes, jobs) are changed by patches only, never by writing back what was read.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -17,7 +18,8 @@ from lightkube.core.resource import (
 )
 
 from hcs.model import names, pods
-from hcs.model.devices import Abilities, Device, NodeInventory, Quarantine
+from hcs.model.devices import Abilities, Device, Latency, Location, Nic, NodeInventory, Quarantine, RtosHost
+from hcs.model.locations import locate
 
 _VERBS = ["delete", "deletecollection", "get", "list", "patch", "post", "put", "watch"]
 _NAMESPACED_VERBS = [*_VERBS, "global_list", "global_watch"]
@@ -167,6 +169,37 @@ class Lease(msgspec.Struct, NamespacedResourceG, frozen=True, kw_only=True, omit
     _api_info = _named("coordination.k8s.io", "v1", "Lease", "leases", _NAMESPACED_VERBS)
 
 
+class PodDisruptionBudget(msgspec.Struct, NamespacedResourceG, frozen=True, kw_only=True, omit_defaults=True):
+    """How many of some pods may be disrupted; ``spec`` and ``status`` are read as plain data."""
+
+    apiVersion: str | None = None
+    kind: str | None = None
+    metadata: pods.ObjectMeta = pods.ObjectMeta()
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+    _api_info = _named("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", _NAMESPACED_VERBS)
+
+
+class CoschedulingGroup(msgspec.Struct, NamespacedResourceG, frozen=True, kw_only=True, omit_defaults=True):
+    """A PodGroup of scheduler-plugins."""
+
+    apiVersion: str | None = None
+    kind: str | None = None
+    metadata: pods.ObjectMeta = pods.ObjectMeta()
+    spec: dict[str, Any] = {}
+    _api_info = _named("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", _NAMESPACED_VERBS)
+
+
+class VolcanoGroup(msgspec.Struct, NamespacedResourceG, frozen=True, kw_only=True, omit_defaults=True):
+    """A PodGroup of Volcano."""
+
+    apiVersion: str | None = None
+    kind: str | None = None
+    metadata: pods.ObjectMeta = pods.ObjectMeta()
+    spec: dict[str, Any] = {}
+    _api_info = _named("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", _NAMESPACED_VERBS)
+
+
 class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
     """A metav1.Condition; ``reason`` is never empty and CamelCase."""
 
@@ -179,9 +212,11 @@ class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ComputeNodeSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The wish: what takes no new work. The healer and people write it."""
+    """The wish: what takes no new work (the healer and people write it), and what people know about the network."""
 
     quarantine: tuple[Quarantine, ...] = ()
+    location: Location = Location()
+    latencies: tuple[Latency, ...] = ()
 
 
 class ComputeNodeState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -189,8 +224,11 @@ class ComputeNodeState(msgspec.Struct, frozen=True, rename="camel", omit_default
 
     devices: tuple[Device, ...] = ()
     abilities: Abilities = Abilities()
+    nics: tuple[Nic, ...] = ()
+    latencies: tuple[Latency, ...] = ()
     conditions: tuple[Condition, ...] = ()
     driver_versions: dict[str, str] = {}
+    rtos: RtosHost | None = None
 
 
 class ComputeNode(msgspec.Struct, GlobalResource, frozen=True, kw_only=True, omit_defaults=True):
@@ -203,14 +241,22 @@ class ComputeNode(msgspec.Struct, GlobalResource, frozen=True, kw_only=True, omi
     status: ComputeNodeState = ComputeNodeState()
     _api_info = _named(names.GROUP, names.VERSION, "ComputeNode", "computenodes", _VERBS)
 
-    def inventory(self) -> NodeInventory:
-        """The value that placement works on. A node counts as ready unless its agent says otherwise."""
+    def inventory(self, labels: Mapping[str, str] | None = None) -> NodeInventory:
+        """The value that placement works on. A node counts as ready unless its agent says otherwise.
+
+        Args:
+            labels: the Node object's; this object's own labels, and ``spec.location``, win over them.
+        """
         return NodeInventory(
             name=self.metadata.name,
             devices=self.status.devices,
             quarantine=self.spec.quarantine,
             abilities=self.status.abilities,
             ready=not any(c.type == "Ready" and c.status == "False" for c in self.status.conditions),
+            location=locate({**(labels or {}), **(self.metadata.labels or {})}, self.spec.location),
+            nics=self.status.nics,
+            latencies=(*self.status.latencies, *self.spec.latencies),
+            rtos=self.status.rtos,
         )
 
 

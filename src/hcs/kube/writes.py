@@ -77,6 +77,25 @@ async def evict(client: AsyncClient, pod: pods.Pod, *, grace_seconds: int | None
     return "evicted"
 
 
+async def delete(client: AsyncClient, pod: pods.Pod) -> bool:
+    """Delete a pod, with its own grace. The UID is compared just before, as the client has no precondition for it.
+
+    Returns:
+        Whether it was there; one of the same name and another UID is left alone.
+    """
+    namespace, name = pod.metadata.namespace or "default", pod.metadata.name
+    try:
+        found = await client.get(resources.Pod, name, namespace=namespace)
+        if found.metadata.uid != pod.metadata.uid:
+            return False
+        await client.delete(resources.Pod, name, namespace=namespace)
+    except ApiError as error:
+        if error.status.code == 404:
+            return False
+        raise
+    return True
+
+
 async def annotate(client: AsyncClient, pod: pods.Pod, annotations: Mapping[str, str | None]) -> None:
     """Set (or with None remove) annotations of a pod. Write only what changed: any update wakes a pending pod."""
     body = {"metadata": {"uid": pod.metadata.uid, "annotations": dict(annotations)}}

@@ -46,8 +46,21 @@ class Exchange(msgspec.Struct, frozen=True, rename="camel"):
     source: str
 
 
+class Peers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The gang that the pod was placed with: how many ``members`` on how many ``nodes``, ``here`` of them on this node,
+    and the RDMA network that all their nodes share (empty: none, or not known)."""
+
+    members: int
+    nodes: int
+    here: int = 1
+    fabric: str = ""
+
+
 class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """All grants of one pod. One node, one vendor and one model; ``containers`` maps container name to its grants."""
+    """All grants of one pod. One node, one vendor and one model; ``containers`` maps container name to its grants.
+
+    ``capacities`` is what the pod takes of the node beside devices, by the names of ``NodeInventory.capacities``.
+    """
 
     version: str
     pod: str
@@ -59,6 +72,14 @@ class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     workload: str = "gemm"
     runtime: str = ""
     exchange: Exchange | None = None
+    capacities: dict[str, int] = {}
+    reuses: dict[str, str] = {}
+    """Init container → the main container whose grants it has before that one starts; they count once."""
+    peers: Peers | None = None
+
+    def grants(self, container: str) -> tuple[Grant, ...]:
+        """What a container has, an init container by way of the main one; nothing for one without cards."""
+        return self.containers.get(self.reuses.get(container, container), ())
 
     def devices(self) -> frozenset[str]:
         """The ids of all devices in it."""
@@ -103,11 +124,11 @@ def decode_allocation(text: str) -> Allocation:
 def allocation_of(pod: Pod) -> Allocation | None:
     """The allocation we bound this pod with, or None: the one test of "bound by us", used by every program.
 
-    Ours are those whose pod names our scheduler, is bound, and whose allocation carries the pod's own UID and node. An
+    Ours are those whose pod names a scheduler that asks us, is bound, and whose allocation carries the pod's own UID and node. An
     annotation that fails any of this, or cannot be read, has no effect.
     """
     text = pod.annotations.get(names.ALLOCATION)
-    if text is None or not pod.spec.nodeName or pod.spec.schedulerName != names.SCHEDULER:
+    if text is None or not pod.spec.nodeName or pod.spec.schedulerName not in names.SCHEDULERS:
         return None
     try:
         allocation = decode_allocation(text)
@@ -132,3 +153,6 @@ def _check(allocation: Allocation) -> None:
             raise AllocationError(f"container {name} has a grant without a device")
         if not all(0 <= amount <= MAX_AMOUNT for grant in grants for amount in (grant.bytes, grant.milliacu)):
             raise AllocationError(f"container {name} has a negative amount, or one above {MAX_AMOUNT}")
+    for name, host in allocation.reuses.items():
+        if not name or name in allocation.containers or host not in allocation.containers:
+            raise AllocationError(f"init container {name!r} reuses the grants of {host!r}, which has none to share")

@@ -19,13 +19,18 @@ SOURCES: Final = ("measured", "benchmark", "datasheet", "derived")
 Verdict = Literal["Healthy", "SubHealthy", "Failed", "Unknown"]
 
 
-class Rate(msgspec.Struct, frozen=True, rename="camel"):
-    """What one whole device does in one workload class, in thousandths of an ACU, and how we know."""
+class Rate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What one whole device does in one workload class, in thousandths of an ACU, and how we know.
+
+    ``as_of`` is a date like ``2026-11-20`` or a month: when it was measured, or read from the source where that does
+    not say; empty when nobody knows.
+    """
 
     workload: str
     milliacu: int
     source: Source
     note: str = ""
+    as_of: str = ""
 
 
 class Link(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -64,6 +69,9 @@ class Device(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     emulated: bool = False
     whole_only: bool = False
     """Whether nothing on the node can hold a container to a share of it; then it is given whole or not at all."""
+    measured_at: str = ""
+    """The day this very card was measured, like ``2026-11-21``; empty when it was not. Rates ``as_of`` that day are
+    its own, the others those of its model."""
 
     def rate(self, workload: str = DEFAULT_WORKLOAD) -> Rate | None:
         """The rate in a workload class, or None when nothing is known about it."""
@@ -113,15 +121,86 @@ class Abilities(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     fail_closed: bool = False
 
 
+class Nic(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One RDMA adapter of a node: an entry of ``ComputeNode.status.nics[]``.
+
+    ``fabric`` names the network it is plugged into; adapters reach each other if and only if they name the same one.
+    ``kind`` is ``infiniband``, ``roce`` or the tool's own word; ``mbps`` megabytes per second, both directions added.
+    ``near`` are the ids of the devices behind the same PCIe switch.
+    """
+
+    name: str
+    fabric: str = ""
+    kind: str = ""
+    numa: int | None = None
+    mbps: int | None = None
+    near: tuple[str, ...] = ()
+
+
+class Latency(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How far a node is from a named data source: the measured median of a round trip, in microseconds."""
+
+    source: str
+    microseconds: int
+    measured_at: str = ""
+
+
+class Location(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Where in the network a node stands, from wide to narrow; empty where nobody said.
+
+    ``fabric`` is the RDMA network or block, ``rack`` the rack or leaf switch, ``domain`` the set of nodes whose cards
+    reach each other over the cards' own links (an NVLink domain, an HCCS super pod).
+    """
+
+    zone: str = ""
+    fabric: str = ""
+    rack: str = ""
+    domain: str = ""
+
+
+class RtosHost(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a node offers RTOS guests: ``ComputeNode.status.rtos``.
+
+    ``pcpus`` and the memory figures (MiB) are 0 where nobody knows; ``free_capacity`` is percent of one pCPU that no
+    guest's capacity claims (a guest without a bound claims one pCPU for each vCPU). ``max_guests`` 0 is no limit.
+    ``ready`` is whether micad is there.
+    """
+
+    pedestal: str = "xen"
+    pcpus: int = 0
+    total_memory_mb: int = 0
+    free_memory_mb: int = 0
+    free_capacity: int = 0
+    guests: int = 0
+    running: int = 0
+    max_guests: int = 0
+    ready: bool = False
+
+
 class NodeInventory(msgspec.Struct, frozen=True):
-    """All that placement needs to know about one node, read from its ``ComputeNode``."""
+    """All that placement needs to know about one node, read from its ``ComputeNode`` and its labels."""
 
     name: str
     devices: tuple[Device, ...] = ()
     quarantine: tuple[Quarantine, ...] = ()
     abilities: Abilities = Abilities()
     ready: bool = True
+    location: Location = Location()
+    nics: tuple[Nic, ...] = ()
+    latencies: tuple[Latency, ...] = ()
+    capacities: tuple[tuple[str, int], ...] = ()
+    """What else the node offers, by name, each in its own unit: neuromorphic cores, slots for RTOS guests."""
+    rtos: RtosHost | None = None
 
     def quarantined(self, device_id: str) -> Quarantine | None:
         """The entry that keeps work off this device, if any."""
         return next((e for e in self.quarantine if e.device in (device_id, "*") and not e.lifted), None)
+
+    @property
+    def fabrics(self) -> frozenset[str]:
+        """The RDMA networks the node is plugged into."""
+        return frozenset(nic.fabric for nic in self.nics if nic.fabric)
+
+    def latency(self, source: str) -> int | None:
+        """Microseconds to a data source, or None where nobody measured it."""
+        return next((entry.microseconds for entry in self.latencies if entry.source == source), None)

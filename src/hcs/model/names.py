@@ -11,6 +11,8 @@ GROUP: Final = "ai.compute"
 VERSION: Final = "v1alpha1"
 
 SCHEDULER: Final = "hcs-scheduler"
+VOLCANO: Final = "volcano"  # binds by itself; its extender plug-in asks us, see docs/volcano.md
+SCHEDULERS: Final = (SCHEDULER, VOLCANO)
 NAMESPACE: Final = "hcs-system"
 MANAGED_TAINT: Final = f"{DOMAIN}/managed"
 
@@ -23,6 +25,7 @@ FP32_TFLOPS: Final = f"{DOMAIN}/fp32-tflops"
 INT8_TOPS: Final = f"{DOMAIN}/int8-tops"
 TOTAL_ACU: Final = f"{DOMAIN}/total-acu"
 TOTALS: Final = (FP16_TFLOPS, FP32_TFLOPS, INT8_TOPS, TOTAL_ACU)
+RTOS_GUESTS: Final = f"{DOMAIN}/rtos-guests"  # admission writes it for a container that is an RTOS guest; always 1
 REQUESTED: Final = (VRAM, CARDS, ACU, *TOTALS)
 
 # Resources admission writes beside them, so that an ordinary ResourceQuota counts what is really asked.
@@ -66,6 +69,27 @@ USER_ANNOTATIONS: Final = frozenset(
         CHECKPOINT,
     }
 )
+
+# What people write on a pod that has an offer, never at its creation: "accept ID" or "decline ID".
+SUBSTITUTION_ANSWER: Final = f"{DOMAIN}/substitution-answer"
+
+# Scheduling gates admission writes; the router opens them.
+ASK_GATE: Final = f"{DOMAIN}/ask"
+GANG_GATE: Final = f"{DOMAIN}/gang"
+
+# Node labels a site may set where its own labels say nothing about the network; see docs/topology.md.
+ZONE_LABEL: Final = f"{DOMAIN}/zone"
+FABRIC_LABEL: Final = f"{DOMAIN}/fabric"
+RACK_LABEL: Final = f"{DOMAIN}/rack"
+LINK_DOMAIN_LABEL: Final = f"{DOMAIN}/link-domain"
+
+# How other gang schedulers mark a pod as a member of a PodGroup; the values name the group.
+COSCHEDULING_LABELS: Final = (
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io",  # before the API had its own group
+    "pod-group.scheduling.sigs.k8s.io/name",  # before there was an object at all
+)
+VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 
 # Annotations only HCS writes; an admission policy holds everybody else to that.
 ALLOCATION: Final = f"{DOMAIN}/allocation"

@@ -69,6 +69,7 @@ class Container(msgspec.Struct, frozen=True, omit_defaults=True):
     workingDir: str | None = None
     volumeMounts: list[VolumeMount] | None = None
     resources: Resources = Resources()
+    restartPolicy: str | None = None  # "Always" on an init container: it runs beside the main ones, as a sidecar
 
 
 class Toleration(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -94,12 +95,17 @@ class PodSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     initContainers: list[Container] | None = None
     nodeName: str | None = None
     nodeSelector: dict[str, str] | None = None
+    affinity: dict[str, Any] | None = None
+    overhead: dict[str, str | int | float] | None = None
     schedulerName: str | None = None
     schedulingGates: list[Named] | None = None
     tolerations: list[Toleration] | None = None
     volumes: list[dict[str, Any]] | None = None
     restartPolicy: str | None = None
     priority: int | None = None
+    preemptionPolicy: str | None = None
+    schedulingGroup: Any = None
+    workloadRef: Any = None
     terminationGracePeriodSeconds: int | None = None
 
 
@@ -119,6 +125,7 @@ class PodStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str | None = None
     message: str | None = None
     nominatedNodeName: str | None = None
+    startTime: str | None = None
     conditions: list[PodCondition] | None = None
     containerStatuses: list[dict[str, Any]] | None = None
 
@@ -134,6 +141,11 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
     def annotations(self) -> dict[str, str]:
         """The annotations, empty when there are none."""
         return self.metadata.annotations or {}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels, empty when there are none."""
+        return self.metadata.labels or {}
 
     @property
     def key(self) -> str:

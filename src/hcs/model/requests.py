@@ -19,6 +19,8 @@ import msgspec
 
 from hcs.model import names
 from hcs.model.devices import DEFAULT_WORKLOAD, WORKLOADS
+from hcs.model.gangs import read_membership
+from hcs.model.locality import NOWHERE, Locality, read_locality
 from hcs.model.pods import Container, Pod
 from hcs.model.quantities import QuantityError, parse_amount, parse_bytes, parse_count, show_bytes
 from hcs.model.refusals import Refusal, RefusedError
@@ -28,15 +30,6 @@ Substitution = Literal["never", "ask", "auto"]
 
 MAX_CARDS: Final = 1024
 """More cards than any node has; a request above it is a typing mistake."""
-
-_UNSUPPORTED: Final = {
-    names.GANG: "gangs",
-    names.GANG_SIZE: "gangs",
-    names.INTERCONNECT: "interconnect constraints",
-    names.FABRIC: "fabric constraints",
-    names.NUMA: "NUMA constraints",
-    names.DATA_SOURCE: "data-source affinity",
-}
 
 
 class Total(msgspec.Struct, frozen=True):
@@ -74,6 +67,11 @@ class ComputeRequest(msgspec.Struct, frozen=True):
     code_image: str = ""
     checkpoint: str = ""
     entrypoints: tuple[tuple[str, str], ...] = ()
+    locality: Locality = NOWHERE
+    reuses: tuple[tuple[str, str], ...] = ()
+    """Init containers that ask for cards, each with the main container whose cards it uses before that one starts."""
+    capacities: tuple[tuple[str, int], ...] = ()
+    """What it takes of the node beside devices: names of ``NodeInventory.capacities`` and amounts in their units."""
 
     @property
     def exclusive(self) -> bool:
@@ -84,7 +82,7 @@ class ComputeRequest(msgspec.Struct, frozen=True):
 def asks_for_compute(pod: Pod) -> bool:
     """Whether any container names one of our resources."""
     containers = (*pod.spec.containers, *(pod.spec.initContainers or ()))
-    return any(key.startswith(f"{names.DOMAIN}/") for container in containers for key in _resources(container))
+    return any(_is_ours(key) for container in containers for key in _resources(container))
 
 
 def read_request(pod: Pod) -> ComputeRequest | None:
@@ -95,15 +93,7 @@ def read_request(pod: Pod) -> ComputeRequest | None:
     """
     if not asks_for_compute(pod):
         return None
-    refusals = [
-        Refusal(
-            "InitContainerCompute",
-            f"init container {container.name} asks for compute; ask in the main containers instead, "
-            "this version gives cards to those only",
-        )
-        for container in pod.spec.initContainers or ()
-        if any(key.startswith(f"{names.DOMAIN}/") for key in _resources(container))
-    ]
+    refusals: list[Refusal] = []
     annotations = pod.annotations
     sharing = annotations.get(names.SHARING)
     requests = [
@@ -120,7 +110,13 @@ def read_request(pod: Pod) -> ComputeRequest | None:
                 f"set annotation {names.SHARING}: exclusive, or split the pod",
             )
         )
+    reuses = _read_init(pod, requests, sharing, refusals)
     choices = _read_annotations(annotations, refusals)
+    locality = read_locality(annotations, refusals)
+    try:
+        read_membership(pod)
+    except RefusedError as error:
+        refusals.extend(error.refusals)
     if refusals:
         raise RefusedError(*sorted(set(refusals)))
     by_total = any(r.total is not None and r.vram == 0 for r in requests)
@@ -137,6 +133,8 @@ def read_request(pod: Pod) -> ComputeRequest | None:
         code_image=annotations.get(names.CODE_IMAGE, ""),
         checkpoint=annotations.get(names.CHECKPOINT, ""),
         entrypoints=choices.entrypoints,
+        locality=locality,
+        reuses=reuses,
     )
 
 
@@ -156,6 +154,14 @@ def check_annotations(annotations: Mapping[str, str], *, trusted: bool = False) 
                 refusals.append(
                     Refusal("ReservedAnnotation", f"annotation {key} is written by HCS alone; remove it from the pod")
                 )
+        elif key == names.SUBSTITUTION_ANSWER:
+            refusals.append(
+                Refusal(
+                    "AnswerWithoutOffer",
+                    f"annotation {key} answers an offer that the pod cannot have yet; remove it, "
+                    f"or set {names.SUBSTITUTION}: auto to accept any",
+                )
+            )
         elif key.startswith(names.ENTRYPOINT_PREFIX):
             vendor = key.removeprefix(names.ENTRYPOINT_PREFIX)
             if vendor not in names.VENDOR_WORDS:
@@ -182,11 +188,6 @@ def _read_annotations(annotations: Mapping[str, str], refusals: list[Refusal]) -
     _one_of(annotations, names.SHARING, ("shared", "exclusive"), "shared", refusals)
     substitution = _one_of(annotations, names.SUBSTITUTION, ("never", "ask", "auto"), "never", refusals)
     portable = _one_of(annotations, names.PORTABLE, ("true", "false"), "false", refusals)
-    for key, what in _UNSUPPORTED.items():
-        if key in annotations:
-            refusals.append(
-                Refusal("NotInThisVersion", f"annotation {key}: {what} are not placed by this version; remove it")
-            )
     return _Choices(
         vendors=vendors,
         models=_words(annotations.get(names.MODELS, "")),
@@ -206,7 +207,7 @@ def _read_container(container: Container, sharing: str | None, refusals: list[Re
     before = len(refusals)
     amounts: dict[str, int] = {}
     for key, text in _resources(container).items():
-        if not key.startswith(f"{names.DOMAIN}/"):
+        if not _is_ours(key):
             continue
         if key not in names.REQUESTED and key not in names.CHARGED:
             hint = _hint(key, names.REQUESTED, "known ones are")
@@ -227,6 +228,64 @@ def _read_container(container: Container, sharing: str | None, refusals: list[Re
         return None
     request = _combine(container.name, amounts, sharing, refusals)
     return request if len(refusals) == before else None
+
+
+def _read_init(
+    pod: Pod, requests: Sequence[ContainerRequest], sharing: str | None, refusals: list[Refusal]
+) -> tuple[tuple[str, str], ...]:
+    """Give each init container that asks for cards a main container whose cards it uses while that one still waits.
+
+    It is the first that asks for at least as much, so the pod never holds more than its main containers asked for.
+    """
+    reuses = []
+    for container in pod.spec.initContainers or ():
+        if not any(_is_ours(key) for key in _resources(container)):
+            continue
+        if container.restartPolicy == "Always":
+            refusals.append(
+                Refusal(
+                    "SidecarCompute",
+                    f"init container {container.name} is a sidecar, it runs beside the main containers and cannot use "
+                    "their cards; ask for its share in a main container",
+                )
+            )
+            continue
+        asked = _read_container(container, sharing, refusals)
+        if asked is None:
+            continue
+        host = next((main.name for main in requests if _covers(main, asked, sharing)), None)
+        if host is None:
+            refusals.append(
+                Refusal(
+                    "InitContainerCompute",
+                    f"init container {container.name} asks for more than each main container does; init containers use "
+                    "the cards of one main container before it starts, so ask for as much there",
+                )
+            )
+        else:
+            reuses.append((container.name, host))
+    return tuple(reuses)
+
+
+def _covers(main: ContainerRequest, asked: ContainerRequest, sharing: str | None) -> bool:
+    """Whether what one container asks for is certainly within what another does, on whatever card."""
+    if asked.total is not None:
+        return (
+            main.total is not None
+            and main.total.resource == asked.total.resource
+            and main.total.amount >= asked.total.amount
+            and main.vram >= asked.vram
+        )
+    whole = sharing == "exclusive" or main.cards > 1 or not main.vram
+    enough_memory = main.vram >= asked.vram
+    if main.total is not None:
+        return asked.cards == 1 and bool(asked.vram) and enough_memory and not asked.milliacu
+    return (
+        main.cards >= asked.cards
+        and enough_memory
+        and main.milliacu >= asked.milliacu
+        and (whole or bool(asked.vram) or asked.cards > 1)
+    )
 
 
 def _combine(name: str, amounts: dict[str, int], sharing: str | None, refusals: list[Refusal]) -> ContainerRequest:
@@ -284,6 +343,11 @@ def charges(request: ContainerRequest) -> dict[str, int]:
 
 def _resources(container: Container) -> dict[str, str | int | float]:
     return {**(container.resources.requests or {}), **(container.resources.limits or {})}
+
+
+def _is_ours(key: str) -> bool:
+    """Whether a resource is one of cards; RTOS guests have a way of their own."""
+    return key.startswith(f"{names.DOMAIN}/") and key != names.RTOS_GUESTS
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -34,11 +34,17 @@ ReferenceRates = Mapping[str, tuple[Rate, ...]]
 class VendorBound(msgspec.Struct, frozen=True):
     """The only vendors whose cards can run the pod, and what to tell a node that has none of theirs.
 
-    Known to programs and not to the request: for which vendors there is an image, who can read a checkpoint.
+    Known to programs and not to the request: for which vendors there is an image, who can read a checkpoint, which
+    model was offered and accepted. ``models`` narrows it further; empty: any model of the vendors.
     """
 
     vendors: frozenset[str]
     refusal: Refusal
+    models: frozenset[str] = frozenset()
+
+    def admits(self, device: Device) -> bool:
+        """Whether cards like this one can run the pod."""
+        return device.vendor in self.vendors and (not self.models or device.model in self.models)
 
 
 class Appraisal(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -74,7 +80,7 @@ def appraise(
     bound: VendorBound | None = None,
 ) -> tuple[Appraisal, ...]:
     """Weigh each container of the request against each kind of the fleet, in the order of the request."""
-    vendor_able = np.array([bound is None or d.vendor in bound.vendors for d in fleet.kinds], dtype=np.bool_)
+    vendor_able = np.array([bound is None or bound.admits(device) for device in fleet.kinds], dtype=np.bool_)
     named = np.array([is_named(request, device) for device in fleet.kinds], dtype=np.bool_)
     wanted = None
     if request.substitution != "never" and (request.models or request.vendors):

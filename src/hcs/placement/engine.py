@@ -5,6 +5,8 @@ request and nodes give the same answer, in any process and at any time.
 """
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import Final, Protocol
 
 import msgspec
 import numpy as np
@@ -15,23 +17,52 @@ from hcs.model.quantities import show_bytes
 from hcs.model.refusals import Refusal
 from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import Appraisal, ReferenceRates, VendorBound, appraise, is_named
-from hcs.placement.explanations import refuse_nodes
-from hcs.placement.fleet import Mask
+from hcs.placement.arrangement import arrange
+from hcs.placement.asks import Ask, ask_of, usual
+from hcs.placement.boards import choose, look
+from hcs.placement.explanations import refuse_capacities, refuse_nodes
+from hcs.placement.fleet import Fleet, Mask
+from hcs.placement.nearness import relaxations
+from hcs.placement.outlook import Outlook
+from hcs.placement.packing import Choice, cards_of
 from hcs.placement.plans import Explanation, NodeRefusal, Placement, Unplaceable, summarise
 from hcs.placement.policies import POLICIES, Chosen
+from hcs.placement.rows import cards_open, rows_of, shares_that_fit
 from hcs.placement.snapshot import Snapshot
 from hcs.ura.demand import label
 from hcs.ura.exchange import weaker
 
+RequestMix = Sequence[tuple[ComputeRequest, int]]
+
+
+class Places(Protocol):
+    """Something that stands for a snapshot and remembers what it scored: see :mod:`hcs.placement.placer`."""
+
+    @property
+    def fleet(self) -> Fleet:
+        """The hardware."""
+
+    def place(
+        self,
+        request: ComputeRequest,
+        *,
+        nodes: Collection[str] | None = None,
+        reference_rates: ReferenceRates | None = None,
+        bound: VendorBound | None = None,
+    ) -> Placement | Unplaceable:
+        """As :func:`place` with the snapshot it stands for."""
+
 
 def place(
-    snapshot: Snapshot,
+    snapshot: Snapshot | Places,
     request: ComputeRequest,
     *,
     nodes: Collection[str] | None = None,
     reference_rates: ReferenceRates | None = None,
     bound: VendorBound | None = None,
     policy: str = "hcs",
+    mix: RequestMix = (),
+    seed: int = 0,
 ) -> Placement | Unplaceable:
     """Choose the node and the devices for a pod.
 
@@ -42,22 +73,28 @@ def place(
         reference_rates: rates of models that the pod may name and the fleet lacks, from the catalogue.
         bound: the only vendors the pod can run on, whatever it names, and why.
         policy: a name in :data:`hcs.placement.policies.POLICIES`.
+        mix: what is likely to be asked next: requests, each with how often it comes. Without one, a plain mix of
+            shares and whole cards is taken for granted.
+        seed: decides for the policy that leaves the choice to chance.
 
     Raises:
         KeyError: there is no such policy.
     """
-    appraisals = appraise(snapshot.fleet, request, reference_rates, bound)
-    allowed = _nodes_mask(snapshot, nodes)
-    chosen = POLICIES[policy].choose(snapshot, appraisals, allowed)
-    if chosen is not None:
-        return _placement(snapshot, request, appraisals, chosen)
-    refusals, _ = refuse_nodes(snapshot, appraisals, allowed)
+    if not isinstance(snapshot, Snapshot):
+        return snapshot.place(request, nodes=nodes, reference_rates=reference_rates, bound=bound)
+    allowed = nodes_mask(snapshot.fleet, nodes)
+    for wanted in relaxations(snapshot.fleet, request):  # wishes are kept where they can be; the last has none left
+        appraisals = appraise(snapshot.fleet, wanted, reference_rates, bound)
+        chosen = _choose(snapshot, wanted, appraisals, allowed, policy, mix, seed)
+        if chosen is not None:
+            return placement_of(snapshot, request, appraisals, chosen)
+    refusals, _ = _refuse(snapshot, request, appraisals, allowed)
     refusals = _with_unmanaged(snapshot, refusals, nodes)
     return Unplaceable(refusals, summarise(refusals))
 
 
 def offer(
-    snapshot: Snapshot,
+    snapshot: Snapshot | Places,
     request: ComputeRequest,
     *,
     nodes: Collection[str] | None = None,
@@ -81,16 +118,16 @@ def explain(
 ) -> Explanation:
     """Say for every node whether it could serve the pod now, and why not. Arguments as for :func:`place`."""
     appraisals = appraise(snapshot.fleet, request, reference_rates, bound)
-    allowed = _nodes_mask(snapshot, nodes)
-    refusals, serving = refuse_nodes(snapshot, appraisals, allowed)
+    allowed = nodes_mask(snapshot.fleet, nodes)
+    refusals, serving = _refuse(snapshot, request, appraisals, allowed)
     refusals = _with_unmanaged(snapshot, refusals, nodes)
-    chosen = POLICIES[policy].choose(snapshot, appraisals, allowed)
+    chosen = _choose(snapshot, request, appraisals, allowed, policy, (), 0)
     offered = None
     if chosen is None and request.substitution != "auto" and (request.vendors or request.models):
         found = offer(snapshot, request, nodes=nodes, reference_rates=reference_rates, bound=bound, policy=policy)
         offered = found if isinstance(found, Placement) else None
     return Explanation(
-        placement=None if chosen is None else _placement(snapshot, request, appraisals, chosen),
+        placement=None if chosen is None else placement_of(snapshot, request, appraisals, chosen),
         serving=serving,
         refusals=refusals,
         summary=summarise(refusals, len(serving)),
@@ -98,8 +135,80 @@ def explain(
     )
 
 
-def _nodes_mask(snapshot: Snapshot, nodes: Collection[str] | None) -> Mask:
-    index = snapshot.fleet.node_index
+def pick(snapshot: Snapshot, appraisals: Sequence[Appraisal], nodes: Mask, policy: str = "hcs") -> Chosen | None:
+    """Choose the group and the devices for a request that is weighed already; None where nothing serves.
+
+    Args:
+        snapshot: the fleet and what is taken of it.
+        appraisals: the request against its kinds.
+        nodes: [N] the nodes to choose from.
+        policy: how to choose.
+    """
+    return _choose(snapshot, appraisals[0].request, appraisals, nodes, policy, (), 0)
+
+
+def _choose(
+    snapshot: Snapshot,
+    request: ComputeRequest,
+    appraisals: Sequence[Appraisal],
+    allowed: Mask,
+    policy: str,
+    mix: RequestMix,
+    seed: int,
+) -> Chosen | None:
+    chooses, fleet = POLICIES[policy], snapshot.fleet
+    ask = ask_of(fleet, appraisals, request.capacities, request.locality)
+    outlook = look_at(fleet, policy, tuple(mix))
+    return choose(snapshot, ask, chooses, outlook, arranged, nodes=allowed, seed=seed)
+
+
+@lru_cache(maxsize=8)
+def look_at(fleet: Fleet, policy: str, mix: tuple[tuple[ComputeRequest, int], ...]) -> Outlook:
+    """The outlook of a policy on a mix of requests; on the usual one where none is given."""
+    known = [(asked(fleet, request), count) for request, count in mix]
+    return look(fleet, POLICIES[policy], known or usual(fleet))
+
+
+def asked(fleet: Fleet, request: ComputeRequest) -> Ask:
+    """A request laid out for a fleet, by nothing but itself."""
+    return ask_of(fleet, appraise(fleet, request), request.capacities)
+
+
+def arranged(snapshot: Snapshot, ask: Ask, group: int) -> Choice | None:
+    """The devices of one group for the containers of an ask, or None where they cannot be had together."""
+    fleet, inside = snapshot.fleet, snapshot.fleet.group_slice(group)
+    rows = rows_of(snapshot, np.array([group]))
+    masks = []
+    for part in ask.parts or (ask,):
+        mask = np.zeros(len(fleet.devices), dtype=np.bool_)
+        mask[inside] = (shares_that_fit(rows, part) | cards_open(rows, part))[0, : inside.stop - inside.start]
+        masks.append(mask)
+    cards = cards_of(snapshot, ask.containers, masks, group)
+    return arrange(snapshot, cards, len(ask.containers), group, ask.containers[0].request.locality)
+
+
+def _refuse(
+    snapshot: Snapshot, request: ComputeRequest, appraisals: Sequence[Appraisal], allowed: Mask
+) -> tuple[tuple[NodeRefusal, ...], tuple[str, ...]]:
+    """The refusals of devices first; of nodes whose devices would serve, those of what else they lack."""
+    if appraisals:
+        refusals, serving = refuse_nodes(snapshot, appraisals, allowed)
+    else:
+        refusals, serving = (), tuple(snapshot.fleet.nodes[int(node)].name for node in np.flatnonzero(allowed))
+    if not request.capacities:
+        return refusals, serving
+    lacking = refuse_capacities(snapshot, request.capacities, serving)
+    short = {refusal.node for refusal in lacking}
+    every = tuple(sorted((*refusals, *lacking), key=lambda refusal: refusal.node))
+    return every, tuple(name for name in serving if name not in short)
+
+
+NOT_MANAGED: Final = Refusal("NotManaged", "no ComputeNode describes this node; the HCS agent does not run on it")
+
+
+def nodes_mask(fleet: Fleet, nodes: Collection[str] | None) -> Mask:
+    """[N] Which nodes are named; all where None is given."""
+    index = fleet.node_index
     if nodes is None:
         return np.ones(len(index), dtype=np.bool_)
     mask = np.zeros(len(index), dtype=np.bool_)
@@ -114,13 +223,15 @@ def _with_unmanaged(
     unknown = {name for name in nodes or () if name not in snapshot.fleet.node_index}
     if not unknown:
         return refusals
-    why = Refusal("NotManaged", "no ComputeNode describes this node; the HCS agent does not run on it")
-    return tuple(sorted((*refusals, *(NodeRefusal(name, why, False) for name in unknown)), key=lambda r: r.node))
+    return tuple(
+        sorted((*refusals, *(NodeRefusal(name, NOT_MANAGED, False) for name in unknown)), key=lambda r: r.node)
+    )
 
 
-def _placement(
+def placement_of(
     snapshot: Snapshot, request: ComputeRequest, appraisals: Sequence[Appraisal], chosen: Chosen
 ) -> Placement:
+    """Write down a choice: who gets how much of which device, and why it came to that."""
     fleet = snapshot.fleet
     containers, whole = {}, []
     for appraisal, positions in zip(appraisals, chosen.devices, strict=True):
@@ -130,6 +241,8 @@ def _placement(
             grants.append(Grant(fleet.devices[position].id, int(appraisal.bytes[kind]), int(appraisal.milliacu[kind])))
             whole.append(bool(appraisal.whole[kind]))
         containers[appraisal.container.name] = tuple(grants)
+    if not chosen.devices:
+        return _on_node(snapshot, request, chosen)
     first = chosen.devices[0][0]
     device = fleet.devices[first]
     exchange = _exchange(request, appraisals[0], int(fleet.kind[first]), device)
@@ -146,7 +259,27 @@ def _placement(
         runtime=request.runtime,
         exchange=exchange,
         score=chosen.score,
+        reuses=dict(request.reuses),
         reason=f"placed on {node}, {label(device)}: {why}",
+        capacities=dict(request.capacities),
+    )
+
+
+def _on_node(snapshot: Snapshot, request: ComputeRequest, chosen: Chosen) -> Placement:
+    """A request that takes no card, only something else of its node."""
+    node = snapshot.fleet.nodes[int(snapshot.fleet.group_node[chosen.group])].name
+    what = ", ".join(f"{amount} {name}" for name, amount in request.capacities)
+    return Placement(
+        node=node,
+        vendor="",
+        model="",
+        containers={},
+        exclusive=False,
+        workload=request.workload,
+        runtime=request.runtime,
+        score=chosen.score,
+        reason=f"placed on {node}: {what}",
+        capacities=dict(request.capacities),
     )
 
 

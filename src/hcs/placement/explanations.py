@@ -11,9 +11,11 @@ import numpy as np
 
 from hcs.model.refusals import Refusal
 from hcs.placement.appraisals import Appraisal
-from hcs.placement.filters import FILTERS, Filter, Stage, describe, eligible, enough
+from hcs.placement.arrangement import arrange, wiring_of
+from hcs.placement.filters import Filter, Stage, cards_taken, describe, eligible, enough, filters_for
 from hcs.placement.fleet import Mask
-from hcs.placement.packing import cards_of, masks_on, pack
+from hcs.placement.nearness import NEARNESS
+from hcs.placement.packing import cards_of, masks_on
 from hcs.placement.plans import NodeRefusal
 from hcs.placement.snapshot import Snapshot
 
@@ -32,11 +34,11 @@ def refuse_nodes(
     several = len(appraisals) > 1
     said: dict[tuple[object, ...], NodeRefusal] = {}
 
-    def refuse(who: Mask, stage: Stage, key: object, make: Callable[[int], Refusal]) -> None:
+    def refuse(who: Mask, stage: Stage, key: object, make: Callable[[int], Refusal], *, own: bool = False) -> None:
         for number in np.flatnonzero(who):
             node = int(number)
-            # Only the state of the cards differs between nodes of one shape.
-            memory = (key, int(fleet.shape[node])) if stage != "state" else (key, -1 - node)
+            # Nodes of one shape differ in the state of their cards, and in how they are wired and connected.
+            memory = (key, -1 - node) if stage == "state" or own else (key, int(fleet.shape[node]))
             if memory not in said:
                 said[memory] = NodeRefusal("", make(node), stage != "hardware")
             known = said[memory]
@@ -44,7 +46,7 @@ def refuse_nodes(
         open_nodes[who] = False
 
     stage: Stage = "hardware"
-    for step, check in enumerate(FILTERS):
+    for step, check in enumerate(filters_for(appraisals[0])):
         if several and check.stage != stage:
             refuse(
                 _cannot_together(snapshot, appraisals, kept, open_nodes, vacant=True),
@@ -62,6 +64,7 @@ def refuse_nodes(
                 stage,
                 (step, number),
                 partial(_refused_by, check, snapshot, appraisal, kept[number]),
+                own=check in NEARNESS,
             )
             kept[number] = left
     if several:
@@ -76,20 +79,61 @@ def refuse_nodes(
     return tuple(refused[node] for node in sorted(refused)), serving
 
 
+def refuse_later(vacant: Snapshot, appraisals: Sequence[Appraisal]) -> tuple[NodeRefusal, ...]:
+    """What each node says when none can serve: its own reasons, or that others hold what could.
+
+    Args:
+        vacant: the fleet with nobody on it.
+        appraisals: the request against its kinds.
+    """
+    refused, serving = refuse_nodes(vacant, appraisals, np.ones(len(vacant.fleet.nodes), dtype=np.bool_))
+    taken = cards_taken(appraisals[0]) if len(appraisals) == 1 else _together(appraisals, "occupancy", 0)
+    every = (*refused, *(NodeRefusal(name, taken, True) for name in serving))
+    return tuple(sorted(every, key=lambda refusal: refusal.node))
+
+
+def refuse_capacities(
+    snapshot: Snapshot, capacities: Sequence[tuple[str, int]], nodes: Sequence[str]
+) -> tuple[NodeRefusal, ...]:
+    """Say which of these nodes lack something beside devices, and what."""
+    fleet, room = snapshot.fleet, snapshot.room
+    refused = []
+    for name in nodes:
+        number = fleet.node_index[name]
+        node, asked = fleet.nodes[number], " and ".join(f"{amount} {what}" for what, amount in capacities)
+        has = dict(node.capacities)
+        small = next(((what, amount) for what, amount in capacities if has.get(what, 0) < amount), None)
+        full = any(what in has and room[number, fleet.columns.index(what)] < amount for what, amount in capacities)
+        if small is not None:
+            what, amount = small
+            refusal = Refusal("CapacityTooSmall", f"needs {amount} {what}; this node has {has.get(what, 0)} in all")
+            refused.append(NodeRefusal(name, refusal, False))
+        elif not node.ready:
+            refusal = Refusal(
+                "NodeNotReady", "the node or its HCS agent is not ready; see the node's conditions and its Lease"
+            )
+            refused.append(NodeRefusal(name, refusal, True))
+        elif full:
+            refusal = Refusal("CapacityTaken", f"needs {asked}; other pods of this node have taken too much of it")
+            refused.append(NodeRefusal(name, refusal, True))
+    return tuple(refused)
+
+
 def _cannot_together(
     snapshot: Snapshot, appraisals: Sequence[Appraisal], masks: Sequence[Mask], nodes: Mask, *, vacant: bool
 ) -> Mask:
     """[N] The nodes on which no one group serves all containers at once."""
-    fleet = snapshot.fleet
+    fleet, rules = snapshot.fleet, appraisals[0].request.locality
     serves = [appraisal.serves[fleet.kind] for appraisal in appraisals]
     masks = masks_on(snapshot, [mask & able for mask, able in zip(masks, serves, strict=True)], nodes)
     able_nodes = np.zeros(len(fleet.nodes), dtype=np.bool_)
     answers: dict[tuple[object, ...], bool] = {}
     for group in np.flatnonzero(nodes[fleet.group_node]):
         cards = cards_of(snapshot, appraisals, masks, int(group), vacant=vacant)
-        state = tuple(card.state() for card in cards)
+        wiring = wiring_of(snapshot, int(group), rules) if rules.pairing else None
+        state = (wiring, *(card.state() for card in cards))
         if state not in answers:
-            answers[state] = pack(cards, len(appraisals)) is not None
+            answers[state] = arrange(snapshot, cards, len(appraisals), int(group), rules) is not None
         able_nodes[fleet.group_node[group]] |= answers[state]
     return nodes & ~able_nodes
 

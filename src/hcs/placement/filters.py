@@ -19,6 +19,7 @@ from hcs.model.refusals import Refusal
 from hcs.model.requests import ContainerRequest
 from hcs.placement.appraisals import Appraisal
 from hcs.placement.fleet import Mask
+from hcs.placement.nearness import NEARNESS, keeping_rules
 from hcs.placement.snapshot import Snapshot
 from hcs.placement.supply import cards_needed, nodes_of
 from hcs.ura.demand import Demand, label
@@ -169,6 +170,39 @@ class NodeReady:
         )
 
 
+class RuntimeAble:
+    """The node's container runtime can do what the pod needs: another command line, a share that is held to it."""
+
+    stage: Final = "state"
+
+    def keep(self, snapshot: Snapshot, appraisal: Appraisal) -> Mask:
+        fleet = snapshot.fleet
+        kept: Mask = fleet.fails_closed[fleet.node] | _by_kind(snapshot, appraisal.whole)
+        if appraisal.request.entrypoints:
+            kept &= fleet.replaces_args[fleet.node] | ~_by_kind(snapshot, self._with_entry_point(snapshot, appraisal))
+        return kept
+
+    def refuse(self, snapshot: Snapshot, appraisal: Appraisal, node: int, left: Mask) -> Refusal:
+        fleet = snapshot.fleet
+        runtime = fleet.nodes[node].abilities.runtime
+        here = _kinds(snapshot, node, left)
+        if not fleet.replaces_args[node] and self._with_entry_point(snapshot, appraisal)[here].any():
+            return Refusal(
+                "RuntimeTooOld",
+                f"{runtime} cannot change a container's command line, which the pod's entry point for this vendor "
+                "needs; containerd can from 2.2 on, CRI-O from 1.34 on",
+            )
+        return Refusal(
+            "RuntimeFailsOpen",
+            f"{runtime} may start a container without the agent's answer, so that nothing would hold a share to its "
+            "memory; turn on its default validator, or run hcs guard beside it, or ask for whole cards",
+        )
+
+    def _with_entry_point(self, snapshot: Snapshot, appraisal: Appraisal) -> Mask:
+        vendors = {vendor for vendor, _ in appraisal.request.entrypoints}
+        return np.array([device.vendor in vendors for device in snapshot.fleet.kinds], dtype=np.bool_)
+
+
 class NotForeign:
     """Nobody outside HCS holds the card."""
 
@@ -271,6 +305,7 @@ FILTERS: Final[tuple[Filter, ...]] = (
     AcuFits(),
     EnoughCards(),
     NodeReady(),
+    RuntimeAble(),
     NotForeign(),
     NotQuarantined(),
     DeviceUsable(),
@@ -280,10 +315,35 @@ FILTERS: Final[tuple[Filter, ...]] = (
 """All filters, in the order they are asked. Stages never go back: hardware, then state, then occupancy."""
 
 
+class FreeTogether:
+    """Some choice of the cards that are free keeps the rules about links and NUMA nodes."""
+
+    stage: Final = "occupancy"
+
+    def keep(self, snapshot: Snapshot, appraisal: Appraisal) -> Mask:
+        return keeping_rules(snapshot, appraisal, _kept_by(FILTERS, snapshot, appraisal))
+
+    def refuse(self, snapshot: Snapshot, appraisal: Appraisal, node: int, left: Mask) -> Refusal:
+        return cards_taken(appraisal)
+
+
+_HARDWARE: Final = next(place for place, check in enumerate(FILTERS) if check.stage != "hardware")
+_WITH_NEARNESS: Final[tuple[Filter, ...]] = (*FILTERS[:_HARDWARE], *NEARNESS, *FILTERS[_HARDWARE:], FreeTogether())
+
+
+def filters_for(appraisal: Appraisal) -> tuple[Filter, ...]:
+    """The filters that have a say about a request, in the order they are asked."""
+    return _WITH_NEARNESS if appraisal.request.locality.binding else FILTERS
+
+
 def eligible(snapshot: Snapshot, appraisal: Appraisal) -> Mask:
     """[D] The devices that no filter drops: each could be one of those the container gets."""
-    keep = FILTERS[0].keep(snapshot, appraisal)
-    for check in FILTERS[1:]:
+    return _kept_by(filters_for(appraisal), snapshot, appraisal)
+
+
+def _kept_by(checks: tuple[Filter, ...], snapshot: Snapshot, appraisal: Appraisal) -> Mask:
+    keep = checks[0].keep(snapshot, appraisal)
+    for check in checks[1:]:
         keep = keep & check.keep(snapshot, appraisal)
     return keep
 

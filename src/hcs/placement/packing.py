@@ -133,7 +133,7 @@ def first_fit(cards: Sequence[Card], containers: int) -> Choice | None:
     result = []
     for container in range(containers):
         serving = [card for card in left if card.serves(container)]
-        chosen = _smallest(serving, container)
+        chosen = smallest(serving, container)
         if not chosen:
             return None
         positions = {card.position for card in chosen}
@@ -183,7 +183,7 @@ def _choices(left: Sequence[Card], container: int) -> Iterator[tuple[Card, ...]]
         if len(pool) < count:
             continue
         for chosen in _sets(_classes(pool), count):
-            if len(_smallest(chosen, container)) == count:  # else a part of it serves as well, and came before
+            if len(smallest(chosen, container)) == count:  # else a part of it serves as well, and came before
                 yield tuple(sorted(chosen, key=lambda card: card.position))
 
 
@@ -207,7 +207,7 @@ def _sets(classes: list[list[Card]], count: int) -> Iterator[tuple[Card, ...]]:
             yield (*classes[0][:taken], *rest)
 
 
-def _smallest(cards: Sequence[Card], container: int) -> tuple[Card, ...]:
+def smallest(cards: Sequence[Card], container: int) -> tuple[Card, ...]:
     """The first n devices, for the smallest n such that n of them each ask for at most n; none where there is no n."""
     asked = [(need.cards, card) for card in cards if (need := card.needs[container]) is not None]
     for count in range(1, len(asked) + 1):

@@ -8,7 +8,7 @@ from collections import Counter
 
 import msgspec
 
-from hcs.model.allocations import VERSION, Allocation, Exchange, Grant
+from hcs.model.allocations import VERSION, Allocation, Exchange, Grant, Peers
 from hcs.model.refusals import Refusal
 
 
@@ -16,7 +16,8 @@ class Placement(msgspec.Struct, frozen=True):
     """Where a pod goes and what each of its containers gets there.
 
     ``exclusive``: all its cards are given whole. ``exchange`` is set where the cards stand in for others. ``reason`` is
-    one sentence for the pod's ``route-reason``. ``score`` compares places of one call only.
+    one sentence for the pod's ``route-reason``. ``score`` compares places of one call only. ``reuses`` and ``peers``
+    are those of the allocation.
     """
 
     node: str
@@ -29,6 +30,9 @@ class Placement(msgspec.Struct, frozen=True):
     exchange: Exchange | None = None
     score: int = 0
     reason: str = ""
+    reuses: dict[str, str] = {}
+    peers: Peers | None = None
+    capacities: dict[str, int] = {}
 
     @property
     def devices(self) -> frozenset[str]:
@@ -48,6 +52,9 @@ class Placement(msgspec.Struct, frozen=True):
             workload=self.workload,
             runtime=self.runtime,
             exchange=self.exchange,
+            reuses=self.reuses,
+            peers=self.peers,
+            capacities=self.capacities,
         )
 
 

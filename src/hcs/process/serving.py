@@ -48,7 +48,9 @@ class Endpoint(msgspec.Struct, frozen=True):
             OSError: the address is taken or not ours.
         """
         family = socket.AF_UNIX if self.unix_socket else socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        # Only where the protocol is named does asyncio switch Nagle's algorithm off, which costs 40 ms an answer.
+        protocol = 0 if self.unix_socket else socket.IPPROTO_TCP
+        listener = socket.socket(family, socket.SOCK_STREAM, protocol)
         try:
             if self.unix_socket:
                 self.forget()

@@ -1,4 +1,4 @@
-"""The extender over HTTP on loopback: the two verbs, health, metrics, and a snapshot that can be replayed.
+"""The extender over HTTP on loopback: the verbs, health, metrics, and a snapshot that can be replayed.
 
 Everything kube-scheduler must not read as an answer is a status other than 200: it then tries the pod again.
 """
@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from hcs.router.extender import Extender, NotSyncedError
-from hcs.router.wire import BindAnswer, BindArguments, FilterArguments, WireError, read_arguments
+from hcs.router.wire import BindAnswer, BindArguments, FilterArguments, PreemptArguments, WireError, read_arguments
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,33 @@ def make_app(extender: Extender) -> Starlette:
         except (ApiError, httpx2.HTTPError) as error:
             return _json(BindAnswer(error=f"the API server did not answer: {error!r}"))
 
+    async def preempt(request: Request) -> Response:
+        try:
+            return _json(extender.preempt(read_arguments(await request.body(), PreemptArguments)))
+        except WireError as error:
+            return PlainTextResponse(str(error), 400)
+        except NotSyncedError as error:
+            return PlainTextResponse(str(error), 503)
+
+    async def volcano(request: Request) -> Response:
+        body = await request.body()
+        try:
+            extender.require_sync()
+            match request.path_params["verb"]:
+                case "predicate":
+                    return _json(extender.volcano.predicate(body))
+                case "prioritize":
+                    return _json(extender.volcano.prioritize(body))
+                case "allocate":
+                    return _json(await extender.volcano.allocate(body))
+                case "deallocate":
+                    return _json(await extender.volcano.deallocate(body))
+        except ValueError as error:
+            return PlainTextResponse(str(error), 400)
+        except NotSyncedError as error:
+            return PlainTextResponse(str(error), 503)
+        return PlainTextResponse("the verbs are predicate, prioritize, allocate and deallocate\n", 404)
+
     async def healthz(_request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
@@ -58,6 +85,8 @@ def make_app(extender: Extender) -> Starlette:
         routes=[
             Route("/filter", filter_, methods=["POST"]),
             Route("/bind", bind, methods=["POST"]),
+            Route("/preempt", preempt, methods=["POST"]),
+            Route("/volcano/{verb}", volcano, methods=["POST"]),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/metrics", metrics),

@@ -31,12 +31,13 @@ class Outcome(msgspec.Struct, frozen=True):
     """What became of a bind.
 
     ``bound`` is the allocation the pod has now. ``error`` says why it has none. ``unsure``: the API server did not
-    answer, so the Binding may still have been written.
+    answer, so the Binding may still have been written. ``gone``: there is no such pod any more.
     """
 
     bound: Allocation | None = None
     error: str = ""
     unsure: bool = False
+    gone: bool = False
 
 
 def binding_annotations(pod: Pod, allocation: Allocation, reason: str, resume: str) -> dict[str, str]:
@@ -118,12 +119,12 @@ async def _look(client: AsyncClient, pod: Pod, node: str, why: str, *, unsure: b
         seen = await client.get(resources.Pod, pod.metadata.name, namespace=pod.metadata.namespace or "default")
     except ApiError as error:
         if error.status.code == 404:
-            return Outcome(error="the pod is gone")
+            return Outcome(error="the pod is gone", gone=True)
         return Outcome(error=why, unsure=True)
     except httpx2.HTTPError:
         return Outcome(error=why, unsure=True)
     if seen.metadata.uid != pod.metadata.uid:
-        return Outcome(error="the pod is gone; another one has its name")
+        return Outcome(error="the pod is gone; another one has its name", gone=True)
     if not seen.spec.nodeName:
         return Outcome(error=why, unsure=unsure)
     bound = allocation_of(seen)

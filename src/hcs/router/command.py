@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hcs.kube.connection import connect
+from hcs.placement.policies import POLICIES
 from hcs.process import logs
 from hcs.process.serving import Endpoint, serve
 from hcs.router.app import make_app
@@ -23,16 +24,26 @@ def run(
     reservation_seconds: Annotated[
         float, typer.Option(help="How long devices stay promised to a pod that is not bound.")
     ] = 60.0,
+    policy: Annotated[str, typer.Option(help=f"How places are chosen: {', '.join(POLICIES)}.")] = "hcs",
     ready_file: Annotated[Path | None, typer.Option(help="Write pid and address here once listening.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run the router: the extender that tells kube-scheduler which node has the devices, and binds pods to them."""
     logs.configure(log_level)
-    asyncio.run(_run(kubeconfig, context, Endpoint(host=host, port=port), reservation_seconds, ready_file))
+    if policy not in POLICIES:
+        raise typer.BadParameter(
+            f"there is no policy {policy!r}; there are {', '.join(POLICIES)}", param_hint="--policy"
+        )
+    asyncio.run(_run(kubeconfig, context, Endpoint(host=host, port=port), reservation_seconds, policy, ready_file))
 
 
 async def _run(
-    kubeconfig: str | None, context: str | None, endpoint: Endpoint, reservation_seconds: float, ready_file: Path | None
+    kubeconfig: str | None,
+    context: str | None,
+    endpoint: Endpoint,
+    reservation_seconds: float,
+    policy: str,
+    ready_file: Path | None,
 ) -> None:
     extender = Extender(
         connect(kubeconfig, context),
@@ -40,5 +51,6 @@ async def _run(
         today=lambda: datetime.datetime.now(datetime.UTC),
         reservation_seconds=reservation_seconds,
         reference_rates=reference_rates(),
+        policy=policy,
     )
     await serve(make_app(extender), endpoint, tasks=[extender.run], ready=ready_file)

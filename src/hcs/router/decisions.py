@@ -5,24 +5,26 @@ asked and what the card is, never what is free at the moment: kube-scheduler com
 between calls makes it try the pod again without a pause.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from hcs.model import names
 from hcs.model.allocations import Allocation
 from hcs.model.devices import EvictedOwner
+from hcs.model.offers import accepted_offer
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, read_request
 from hcs.placement.appraisals import ReferenceRates, VendorBound
-from hcs.placement.engine import place
-from hcs.placement.plans import Unplaceable
+from hcs.placement.engine import Places, offer, place
+from hcs.placement.plans import NodeRefusal, Placement, Unplaceable, summarise
 from hcs.placement.snapshot import Snapshot
+from hcs.router.heartbeats import NO_LEASES
 from hcs.router.images import RuntimeImage, vendors_offering
+from hcs.rtos.hosting import asks_for_guests, unable
 
-NOT_CHOSEN: Final = "another node serves the pod better"
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -50,7 +52,9 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class NotOurs(msgspec.Struct, frozen=True):
-    """The pod asks for nothing of ours: every node will do."""
+    """The pod asks for no card: every node will do, but those that cannot host its RTOS guests."""
+
+    unable: Mapping[str, Refusal] = NO_LEASES
 
 
 Decision = Chosen | Refused | NotOurs
@@ -59,47 +63,112 @@ Decision = Chosen | Refused | NotOurs
 def decide(
     pod: Pod,
     nodes: Sequence[str],
-    snapshot: Snapshot,
+    snapshot: Snapshot | Places,
     *,
     taken: Iterable[Allocation] = (),
     offers: Sequence[RuntimeImage] = (),
     note: EvictedOwner | None = None,
     reference_rates: ReferenceRates | None = None,
+    silent: Mapping[str, Refusal] = NO_LEASES,
+    guests: Mapping[str, Sequence[Pod]] | None = None,
 ) -> Decision:
     """Decide for one pod.
 
     Args:
         pod: as kube-scheduler or the API server shows it.
         nodes: names of the nodes that passed all other checks.
-        snapshot: cards, and what bound pods hold of them.
-        taken: what is promised to other pods and not yet in the snapshot.
+        snapshot: cards, and what is held of them; or what stands for it and remembers.
+        taken: what is promised to other pods and not yet in the snapshot; only with one.
         offers: what the RuntimeProfiles offer.
         note: what the healer says about the pod that this one replaces.
         reference_rates: of models outside the fleet, for exchange rates.
+        silent: nodes that take no new work because their agent does not answer, and what to say about each.
+        guests: node → the pods with RTOS guests that are bound there, or about to be.
     """
+    unhosted = unable(pod, nodes, snapshot.fleet.nodes, guests or {}) if asks_for_guests(pod) else {}
+    if unhosted and len(unhosted) == len(nodes):
+        reasons = sorted({str(refusal) for refusal in unhosted.values()})
+        return Refused("; ".join(reasons)[:1024], unhosted)
+    if unhosted:
+        silent = {**silent, **unhosted}
     try:
-        request = read_request(pod)
+        request = _read(pod)
     except RefusedError as error:
         return _nowhere(nodes, error.refusals[0], str(error))
     if request is None:
-        return NotOurs()
-    if pod.spec.schedulerName != names.SCHEDULER:
+        return NotOurs(unhosted)
+    if pod.spec.schedulerName not in names.SCHEDULERS:
         refusal = Refusal(
             "WrongScheduler",
             f"asks for compute but names scheduler {pod.spec.schedulerName or 'default-scheduler'}; "
             f"set schedulerName: {names.SCHEDULER}",
         )
         return _nowhere(nodes, refusal, refusal.message)
-    for allocation in taken:
-        snapshot = snapshot.with_allocation(allocation)
-    bound = _vendor_bound(request, offers, note)
-    answer = place(snapshot, request, nodes=nodes, reference_rates=reference_rates, bound=bound)
-    if isinstance(answer, Unplaceable):
-        return Refused(answer.summary, {one.node: one.refusal for one in answer.refusals})
-    return Chosen(answer.allocation(pod.metadata.uid), answer.reason)
+    if isinstance(snapshot, Snapshot):
+        for allocation in taken:
+            snapshot = snapshot.with_allocation(allocation)
+    bound = vendor_bound(request, offers, note)
+    left = [name for name in nodes if name not in silent] if silent else nodes
+    answer = place(snapshot, request, nodes=left, reference_rates=reference_rates, bound=bound)
+    if isinstance(answer, Unplaceable) and request.substitution == "ask":
+        answer = _as_accepted(pod, request, snapshot, left, reference_rates, bound) or answer
+    if isinstance(answer, Placement):
+        return Chosen(answer.allocation(pod.metadata.uid), answer.reason)
+    if len(left) < len(nodes):
+        quiet = [NodeRefusal(name, silent[name], True) for name in nodes if name in silent]
+        refusals = tuple(sorted((*answer.refusals, *quiet), key=lambda refusal: refusal.node))
+        answer = Unplaceable(refusals, summarise(refusals))
+    return Refused(answer.summary, {one.node: one.refusal for one in answer.refusals})
 
 
-def _vendor_bound(
+_READ: Final[OrderedDict[bytes, ComputeRequest]] = OrderedDict()
+_REMEMBERED: Final = 4096
+
+
+def _read(pod: Pod) -> ComputeRequest | None:
+    """Read a request; pods that are copies of each other are read once."""
+    spec = pod.spec
+    words = msgspec.msgpack.encode(
+        (
+            pod.metadata.annotations,
+            [(one.name, one.resources) for one in spec.containers],
+            [(one.name, one.resources) for one in spec.initContainers or ()],
+        )
+    )
+    request = _READ.get(words)
+    if request is None:
+        request = read_request(pod)
+        if request is not None:
+            _READ[words] = request
+            if len(_READ) > _REMEMBERED:
+                _READ.popitem(last=False)
+    return request
+
+
+def _as_accepted(
+    pod: Pod,
+    request: ComputeRequest,
+    snapshot: Snapshot | Places,
+    nodes: Sequence[str],
+    reference_rates: ReferenceRates | None,
+    bound: VendorBound | None,
+) -> Placement | None:
+    """The substitute that the pod's owner accepted, at the accepted terms or better; None where there is none now."""
+    accepted = accepted_offer(pod)
+    if accepted is None or (bound is not None and accepted.vendor not in bound.vendors):
+        return None
+    only = VendorBound(
+        frozenset({accepted.vendor}),
+        Refusal("NotAccepted", f"only {accepted.model} was accepted in place of {accepted.wanted}"),
+        frozenset({accepted.model}),
+    )
+    found = offer(snapshot, request, nodes=nodes, reference_rates=reference_rates, bound=only)
+    if isinstance(found, Unplaceable) or sum(len(grants) for grants in found.containers.values()) > accepted.cards:
+        return None
+    return found
+
+
+def vendor_bound(
     request: ComputeRequest, offers: Sequence[RuntimeImage], note: EvictedOwner | None
 ) -> VendorBound | None:
     """The only vendors the pod can run on: those with its runtime, and the one that can read its checkpoint."""

@@ -1,4 +1,4 @@
-"""The two verbs: ``filter`` decides and reserves, ``bind`` carries out.
+"""The verbs: ``filter`` decides and reserves, ``bind`` carries out, ``preempt`` looks over kube-scheduler's shoulder.
 
 A decision is one stretch of code without a pause in it, so decisions never overlap: whatever the order in which calls
 arrive, two pods are never promised the same memory. All that is remembered between the calls can be lost: a restarted
@@ -10,6 +10,7 @@ import contextlib
 import datetime
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import httpx2
 import msgspec
@@ -17,27 +18,49 @@ from lightkube import ApiError, AsyncClient
 
 from hcs.kube import resources
 from hcs.kube.informer import ChangeKind
-from hcs.kube.writes import EventRecorder, annotate, reference
 from hcs.model import names
-from hcs.model.allocations import Allocation
+from hcs.model.allocations import Allocation, AllocationError, decode_allocation
 from hcs.model.devices import NodeInventory
 from hcs.model.pods import Pod
+from hcs.model.refusals import RefusedError
 from hcs.model.requests import asks_for_compute, read_request
 from hcs.placement.appraisals import ReferenceRates
+from hcs.router.asking import OFFER_SECONDS
 from hcs.router.binder import Outcome, carry_out, carry_out_plainly
-from hcs.router.decisions import NOT_CHOSEN, Chosen, Decision, NotOurs, Refused, decide
+from hcs.router.conductor import Conductor
+from hcs.router.decisions import Chosen, Decision, NotOurs, Refused
+from hcs.router.desk import Desk
+from hcs.router.gangs import BARRIER_SECONDS
 from hcs.router.images import RuntimeImage, image_for
 from hcs.router.meters import Meters
+from hcs.router.offers import Offers
+from hcs.router.podgroups import PodGroups
+from hcs.router.preemption import Candidate, Preemption
 from hcs.router.reservations import Reservation, Reservations
 from hcs.router.resumption import note_for
-from hcs.router.view import FleetView
+from hcs.router.usage import Usage
+from hcs.router.view import FleetView, Held
+from hcs.router.volcano import VolcanoVerbs, erase, is_volcano
 from hcs.router.waiting import Waiting, WaitingRoom
-from hcs.router.wire import BindAnswer, BindArguments, FilterAnswer, FilterArguments
+from hcs.router.wire import (
+    AnsweredUid,
+    AnsweredVictims,
+    BindAnswer,
+    BindArguments,
+    FilterAnswer,
+    FilterArguments,
+    PreemptAnswer,
+    PreemptArguments,
+)
+from hcs.rtos.hosting import asks_for_guests
 
 log = logging.getLogger(__name__)
 
-TEND_SECONDS = 5.0
+TEND_SECONDS: Final = 5.0
 """How often lapsed promises and unseen bindings are looked for when nothing else happens."""
+MEMBER_TRIES: Final = 3
+"""How often the Binding of a gang's member is tried before the whole gang starts again."""
+_AGAIN_SECONDS: Final = 0.5
 
 
 class NotSyncedError(RuntimeError):
@@ -45,12 +68,13 @@ class NotSyncedError(RuntimeError):
 
 
 class Replayable(msgspec.Struct, frozen=True):
-    """The input of the next decision: with it and a pod anybody can repeat it."""
+    """The input of the next decision: with it and a pod anybody can repeat it. ``waiting`` are the pods refused."""
 
     nodes: tuple[NodeInventory, ...]
     allocations: tuple[Allocation, ...]
     reservations: tuple[Allocation, ...]
     offers: tuple[RuntimeImage, ...]
+    waiting: tuple[Pod, ...] = ()
 
 
 class Extender:
@@ -64,6 +88,9 @@ class Extender:
         today: Callable[[], datetime.datetime],
         reservation_seconds: float = 60.0,
         reference_rates: ReferenceRates | None = None,
+        offer_seconds: float = OFFER_SECONDS,
+        barrier_seconds: float = BARRIER_SECONDS,
+        policy: str = "hcs",
     ) -> None:
         """Prepare; nothing is read before :meth:`run`.
 
@@ -73,23 +100,49 @@ class Extender:
             today: the wall clock, for events.
             reservation_seconds: how long a promise holds without a bind.
             reference_rates: of models outside the fleet.
+            offer_seconds: how long an offer stands.
+            barrier_seconds: how long the first bind of a gang waits for the last.
+            policy: how places are chosen, by its name in :data:`hcs.placement.policies.POLICIES`.
         """
-        self._client, self._now, self._today = client, now, today
-        self._rates = reference_rates
-        self.view = FleetView(client, on_pod=self._pod_changed, on_fleet=self._fleet_changed)
-        self.reservations = Reservations(reservation_seconds)
+        self._client, self._now = client, now
+        self._stirred = asyncio.Event()
+        self._binding: set[str] = set()
+        self._fitting: tuple[int, list[Allocation]] = (-1, [])
+        self.view = FleetView(
+            client,
+            on_pod=self._pod_changed,
+            on_other=self._other_changed,
+            on_fleet=self._grown,
+            on_machine=self._machine_changed,
+            now=now,
+            today=today,
+            reference_rates=reference_rates,
+            policy=policy,
+        )
+        self.reservations = Reservations(reservation_seconds, lambda uid, held: self.view.promised(uid, held))
         self.waiting = WaitingRoom()
         self.meters = Meters()
-        self._binding: set[str] = set()
-        self._events = EventRecorder(client, "router")
-        self._telling: set[asyncio.Task[None]] = set()
-        self._fitting: tuple[int, list[Allocation]] = (-1, [])
-        self._stirred = asyncio.Event()
+        self.meters.registry.register(Usage(self.view))
+        self.desk = Desk(client, self.view, self.reservations, self.meters, now=now, today=today, grown=self._grown)
+        self.offers = Offers(client, self.desk, now=now, today=today, count=self.meters.offers, seconds=offer_seconds)
+        self.conductor = Conductor(
+            client,
+            self.desk,
+            now=now,
+            stir=self._stirred.set,
+            count=self.meters.gangs,
+            hold_seconds=reservation_seconds,
+            barrier_seconds=barrier_seconds,
+        )
+        self.preemption = Preemption(client, self.desk, self, now=now, count=self.meters.preemptions)
+        self.volcano = VolcanoVerbs(self.desk)
+        self._groups = PodGroups(client, self.conductor.group_changed)
 
     async def run(self) -> None:
         """Keep the view fresh and tend what is held, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.view.run())
+            group.create_task(self._groups.run())
             group.create_task(self._tend())
 
     def filter(self, arguments: FilterArguments) -> FilterAnswer:
@@ -98,7 +151,7 @@ class Extender:
         Raises:
             NotSyncedError: the view is not there yet.
         """
-        self._require_sync()
+        self.require_sync()
         pod, nodes = arguments.pod, arguments.nodenames or ()
         uid = pod.metadata.uid
         if uid in self._binding:
@@ -111,19 +164,24 @@ class Extender:
             self._stirred.set()
             return FilterAnswer(error="what became of the pod's last binding is not known yet")
         with self.meters.filter_seconds.time():
-            decision = self._decide(pod, nodes)
+            member = self.conductor.leads(pod)
+            decision = self._decide(pod, nodes, member=member)
         self.meters.filters.labels(type(decision).__name__.lower()).inc()
-        self._released(uid)
+        if not member and not self.preemption.keeps(uid):
+            self._released(uid)
         if isinstance(decision, NotOurs):
-            return FilterAnswer(node_names=tuple(nodes))
+            return FilterAnswer(
+                node_names=tuple(name for name in nodes if name not in decision.unable),
+                failed_and_unresolvable_nodes={name: str(why) for name, why in decision.unable.items()},
+            )
         if isinstance(decision, Refused):
             return self._refuse(pod, nodes, decision)
-        self.reservations.hold(pod.key, decision.allocation, decision.reason, self._now())
-        self._count()
+        if not member:  # a gang's devices are held by its plan
+            self.preemption.placed(uid)
+            self.desk.hold(pod, decision.allocation, decision.reason)
         log.info("reserved: pod=%s node=%s devices=%s", pod.key, decision.node, sorted(decision.allocation.devices()))
-        return FilterAnswer(
-            node_names=(decision.node,), failed_nodes={name: NOT_CHOSEN for name in nodes if name != decision.node}
-        )
+        # Of the other nodes nothing is said: kube-scheduler asks why only where no node is left.
+        return FilterAnswer(node_names=(decision.node,))
 
     async def bind(self, arguments: BindArguments) -> BindAnswer:
         """Commit a pod to a node: check the promise against the view, or place anew on that node, and bind.
@@ -131,7 +189,7 @@ class Extender:
         Raises:
             NotSyncedError: the view is not there yet.
         """
-        self._require_sync()
+        self.require_sync()
         uid = arguments.poduid
         if uid in self._binding:
             return self._bound("busy", "a binding of this pod is under way")
@@ -142,6 +200,37 @@ class Extender:
             self._binding.discard(uid)
             self._count()
 
+    def preempt(self, arguments: PreemptArguments) -> PreemptAnswer:
+        """Look at the victims that kube-scheduler chose for CPU and memory: leave nodes out, or add victims.
+
+        Raises:
+            NotSyncedError: the view is not there yet.
+        """
+        self.require_sync()
+        proposed = arguments.nodenametometavictims or {}
+        uids = {node: tuple(pod.uid for pod in victims.pods or ()) for node, victims in proposed.items()}
+        try:
+            found = self.preemption.correct(arguments.pod, uids)
+        except RefusedError as error:
+            log.info("preempt: pod=%s why=%s", arguments.pod.key, error)
+            found = {}
+        return PreemptAnswer(
+            node_name_to_meta_victims={
+                node: AnsweredVictims(tuple(AnsweredUid(uid) for uid in victims), proposed[node].numpdbviolations)
+                for node, victims in found.items()
+            }
+        )
+
+    def candidates(self) -> list[Candidate]:
+        """Who was refused for want of devices and may evict others: single pods, and gangs that are complete."""
+        pods = (self.view.pod(uid) for uid in self.waiting.uids())
+        single = [
+            Candidate(pod.metadata.uid, (pod,))
+            for pod in pods
+            if pod is not None and not pod.spec.nodeName and not self.conductor.leads(pod)
+        ]
+        return [*single, *self.conductor.candidates()]
+
     def replayable(self) -> Replayable:
         """What the next decision would be made from."""
         return Replayable(
@@ -149,6 +238,7 @@ class Extender:
             allocations=tuple(self.view.allocations.values()),
             reservations=tuple(held.allocation for held in self.reservations.others("", self._now())),
             offers=self.view.offers,
+            waiting=tuple(_bare(pod) for uid in self.waiting if (pod := self.view.pod(uid)) is not None),
         )
 
     async def _bind(self, arguments: BindArguments) -> BindAnswer:
@@ -162,17 +252,42 @@ class Extender:
         if pod is None:
             self._released(uid)
             return self._bound("gone", f"pod {arguments.podnamespace}/{arguments.podname} of UID {uid} is gone")
-        decision = self._confirm(pod, node)
+        if self.conductor.leads(pod):
+            return await self._bind_member(pod, node)
+        decision = self.desk.confirm(pod, node)
         if isinstance(decision, NotOurs):
+            self.desk.guests.expect(pod, node)
             outcome = await carry_out_plainly(self._client, pod, node)
+            if outcome.error and not outcome.unsure:
+                self.desk.guests.forget(uid)
             return self._bound("refused" if outcome.error else "bound", outcome.error)
         if isinstance(decision, Refused):
             self._released(uid)
             return self._bound("stale", f"{node} cannot take the pod any more: {decision.summary}")
-        self.reservations.commit(pod.key, decision.allocation, decision.reason, self._now())
+        self.desk.commit(pod, decision.allocation, decision.reason)
+        return self._conclude(pod, decision, await self._carry_out(pod, decision))
+
+    async def _bind_member(self, pod: Pod, node: str) -> BindAnswer:
+        """Hold a gang's member until all have come, then bind it; a Binding that fails is tried again at once."""
+        uid = pod.metadata.uid
+        arrived = await self.conductor.arrive(pod, node)
+        if isinstance(arrived, str):
+            return self._bound("gang", arrived)
+        outcome = await self._carry_out(pod, arrived)
+        for _ in range(MEMBER_TRIES - 1):
+            if outcome.bound is not None or outcome.gone:
+                break
+            await asyncio.sleep(_AGAIN_SECONDS)
+            outcome = await self._carry_out(pod, arrived)
+        answer = self._conclude(pod, arrived, outcome)
+        if not outcome.unsure:
+            self.conductor.concluded(uid, bound=outcome.bound is not None)
+        return answer
+
+    async def _carry_out(self, pod: Pod, decision: Chosen) -> Outcome:
         request = read_request(pod)
-        note = note_for(pod, self.view.inventories)
-        outcome = await carry_out(
+        note = note_for(pod, self.view.noted)
+        return await carry_out(
             self._client,
             pod,
             decision.allocation,
@@ -180,7 +295,6 @@ class Extender:
             reason=decision.reason,
             resume=note.resume_from if note else "",
         )
-        return self._conclude(pod, decision, outcome)
 
     def _conclude(self, pod: Pod, decision: Chosen, outcome: Outcome) -> BindAnswer:
         uid = pod.metadata.uid
@@ -198,43 +312,21 @@ class Extender:
         if outcome.error:
             return self._bound("elsewhere", outcome.error)
         self.waiting.leave(uid)
-        self._tell(pod, "Substituted" if outcome.bound.exchange else "Placed", decision.reason, warning=False)
+        self.desk.tell(pod, "Substituted" if outcome.bound.exchange else "Placed", decision.reason, warning=False)
         log.info("bound: pod=%s node=%s devices=%s", pod.key, outcome.bound.node, sorted(outcome.bound.devices()))
         return self._bound("bound")
 
-    def _decide(self, pod: Pod, nodes: Sequence[str], also: Sequence[Allocation] = ()) -> Decision:
-        taken = [
-            held.allocation
-            for held in self.reservations.others(pod.metadata.uid, self._now())
-            if held.allocation.pod not in self.view.allocations
-        ]
-        return decide(
-            pod,
-            nodes,
-            self.view.snapshot,
-            taken=[*taken, *also],
-            offers=self.view.offers,
-            note=note_for(pod, self.view.inventories),
-            reference_rates=self._rates,
-        )
-
-    def _confirm(self, pod: Pod, node: str) -> Decision:
-        """Place on the asked node as things are now; where that comes to the promised devices, the promise stands."""
-        decision = self._decide(pod, [node])
-        promised = self.reservations.get(pod.metadata.uid, self._now())
-        if (
-            isinstance(decision, Chosen)
-            and promised is not None
-            and promised.allocation.containers == decision.allocation.containers
-            and promised.allocation.node == node
-        ):
-            return Chosen(promised.allocation, promised.reason)
-        return decision
+    def _decide(self, pod: Pod, nodes: Sequence[str], *, member: bool) -> Decision:
+        """A member of a gang is led by its plan; what is wrong with a request is said either way."""
+        if member:
+            return self.conductor.decide(pod, nodes)
+        return self.desk.decide(pod, nodes)
 
     def _refuse(self, pod: Pod, nodes: Sequence[str], decision: Refused) -> FilterAnswer:
         """Devices are invisible to kube-scheduler's own preemption, so every no of ours is unresolvable to it."""
         if self.waiting.refuse(pod.metadata.uid, tuple(nodes), decision.summary):
-            self._tell(pod, "FailedPlacement", decision.summary, warning=True)
+            self.desk.tell(pod, "FailedPlacement", decision.summary, warning=True)
+            self._stirred.set()  # somebody may be evicted for it
             log.info("refused: pod=%s why=%s", pod.key, decision.summary)
         self._count()
         return FilterAnswer(failed_and_unresolvable_nodes={name: str(why) for name, why in decision.nodes.items()})
@@ -255,7 +347,12 @@ class Extender:
             raise
         return pod if pod.metadata.uid == arguments.poduid else None
 
-    def _require_sync(self) -> None:
+    def require_sync(self) -> None:
+        """Make sure that the cluster has been read.
+
+        Raises:
+            NotSyncedError: it has not.
+        """
         if not self.view.synced:
             raise NotSyncedError("the router has not read the cluster yet")
 
@@ -267,34 +364,67 @@ class Extender:
 
     def _grown(self) -> None:
         self.waiting.grown()
+        self.offers.grown()
+        self.conductor.book.grown()
         self._stirred.set()
 
     def _count(self) -> None:
         self.meters.reservations.set(len(self.reservations))
         self.meters.waiting.set(len(self.waiting))
 
-    def _pod_changed(self, kind: ChangeKind, pod: Pod) -> None:
+    def _pod_changed(self, kind: ChangeKind, pod: Pod, held: Held) -> None:
+        """kube-scheduler wakes those it refused when a bound pod goes; those behind our gates it does not know."""
         uid = pod.metadata.uid
+        ours = pod.spec.schedulerName == names.SCHEDULER  # Volcano's gangs are Volcano's
+        self.conductor.pod_changed(kind, pod, ours=ours and asks_for_compute(pod))
+        self._take_up(kind, pod)
+        if held == "freed":
+            self.offers.grown()
+            self.conductor.book.grown()
+            self._stirred.set()
+        elif held == "taken":
+            self.offers.shrunk()
+        if self.offers.pod_changed(kind, pod):
+            self._stirred.set()
         if kind == "DELETED" or pod.finished:
+            self.desk.guests.forget(uid)
+            if asks_for_guests(pod):
+                self._grown()
             self.waiting.leave(uid)
+            self.preemption.placed(uid)
             self._released(uid)
         elif pod.spec.nodeName:
             self.waiting.leave(uid)
+            self.preemption.placed(uid)
             if uid not in self._binding:
                 self._released(uid)
-        elif not self.view.synced and asks_for_compute(pod) and _was_refused(pod):
+        elif not self.view.synced and (asks_for_compute(pod) or asks_for_guests(pod)) and _was_refused(pod):
             self.waiting.find(uid)
         self._count()
 
-    def _fleet_changed(self) -> None:
-        self._grown()
+    def _take_up(self, kind: ChangeKind, pod: Pod) -> None:
+        """A record on a pod that Volcano has not bound yet, made by a router before us: its devices stay promised."""
+        uid = pod.metadata.uid
+        if kind == "DELETED" or not is_volcano(pod) or pod.spec.nodeName or self.reservations.get(uid, self._now()):
+            return
+        text = pod.annotations.get(names.ALLOCATION)
+        try:
+            allocation = decode_allocation(text) if text else None
+        except AllocationError:
+            return
+        if allocation is not None and allocation.pod == uid:
+            self.desk.commit(pod, allocation, pod.annotations.get(names.ROUTE_REASON, ""))
 
-    def _tell(self, pod: Pod, reason: str, message: str, *, warning: bool) -> None:
-        task = asyncio.create_task(
-            self._events.tell(reference(pod), reason=reason, message=message, now=self._today(), warning=warning)
-        )
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+    def _other_changed(self, kind: ChangeKind, pod: Pod) -> None:
+        """Pods of others count as members of their group; when one ends, its CPU and memory are free."""
+        self.conductor.pod_changed(kind, pod, ours=False)
+        if pod.spec.nodeName and (kind == "DELETED" or pod.finished):
+            self._machine_changed()
+
+    def _machine_changed(self) -> None:
+        self.offers.grown()
+        self.conductor.book.grown()
+        self._stirred.set()
 
     async def _tend(self) -> None:
         """Look after what is held, and wake whom it would serve."""
@@ -304,13 +434,20 @@ class Extender:
             now = self._now()
             if self.reservations.lapse(now):
                 self._count()
-                self.waiting.grown()
+                self._grown()
             for held in self.reservations.doubtful(now):
                 await self._look_after(held)
-            again = await self._poke(now)
-            pause = TEND_SECONDS if again is None else min(TEND_SECONDS, max(0.0, again - now))
+            times = [
+                await self.conductor.tend(),
+                await self._poke(now),
+                await self.offers.tend(),
+                await self.preemption.tend(),
+            ]
+            again = min((time for time in times if time is not None), default=now + TEND_SECONDS)
+            pause = min(TEND_SECONDS, max(0.0, again - self._now()) + 0.001)  # a timer may ring a hair too early
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stirred.wait(), pause)
+                async with asyncio.timeout(pause):  # wait_for of Python 3.11 can lose a cancellation
+                    await self._stirred.wait()
 
     async def _look_after(self, held: Reservation) -> None:
         """A binding was sent and its pod never seen bound: ask the API server what became of it."""
@@ -326,9 +463,12 @@ class Extender:
             pod = None
         except httpx2.HTTPError:
             return
+        if pod is not None and is_volcano(pod) and not pod.spec.nodeName and not await erase(self.desk, pod):
+            return
         gone = pod is None or pod.metadata.uid != uid or pod.finished
         if gone or (pod is not None and not pod.spec.nodeName):
             self._released(uid)
+            self.conductor.concluded(uid, bound=False)
 
     async def _poke(self, now: float) -> float | None:
         if self._fitting[0] != self.waiting.round:
@@ -337,29 +477,31 @@ class Extender:
 
         def fits(uid: str, waiting: Waiting) -> bool:
             pod = self.view.pod(uid)
-            if pod is None or self.reservations.get(uid, now) is not None:
+            if pod is None or self.reservations.get(uid, now) is not None or self.conductor.leads(pod):
                 return False
             nodes = waiting.nodes if waiting.nodes is not None else tuple(n.name for n in self.view.inventories)
-            decision = self._decide(pod, nodes, found)
+            decision = self.desk.decide(pod, nodes, found)
             if isinstance(decision, Chosen):
                 found.append(decision.allocation)
-            return isinstance(decision, Chosen)
+            return isinstance(decision, Chosen | NotOurs)
 
         poke, again = self.waiting.due(fits, now)
         for uid in poke:
             pod = self.view.pod(uid)
-            if pod is None:
-                continue
-            before = pod.annotations.get(names.POKE, "")
-            value = str(int(before) + 1 if before.isdecimal() else 1)
-            try:
-                await annotate(self._client, pod, {names.POKE: value})
-            except (ApiError, httpx2.HTTPError) as error:
-                log.info("poke not written: pod=%s error=%r", pod.key, error)
-                continue
-            self.meters.pokes.inc()
-            log.info("poked: pod=%s", pod.key)
+            if pod is not None:
+                await self.desk.wake(pod)
         return again
+
+
+def _bare(pod: Pod) -> Pod:
+    """The pod without its variables and arguments: they may hold secrets, and decide nothing."""
+    containers = [msgspec.structs.replace(c, env=None, command=None, args=None) for c in pod.spec.containers]
+    init = pod.spec.initContainers and [
+        msgspec.structs.replace(c, env=None, command=None, args=None) for c in pod.spec.initContainers
+    ]
+    return msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(pod.spec, containers=containers, initContainers=init)
+    )
 
 
 def _was_refused(pod: Pod) -> bool:

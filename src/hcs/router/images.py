@@ -52,11 +52,16 @@ def image_patch(pod: Pod, allocation: Allocation, image: str) -> dict[str, Any] 
     """The strategic merge patch that gives the containers with devices this image; None when there is nothing to do."""
     if not image:
         return None
-    changed = [
-        {"name": container.name, "image": image}
-        for container in pod.spec.containers
-        if container.name in allocation.containers and container.image != image
-    ]
-    if not changed:
-        return None
-    return {"metadata": {"uid": pod.metadata.uid}, "spec": {"containers": changed}}
+    changed = {
+        field: [
+            {"name": container.name, "image": image}
+            for container in containers
+            if allocation.grants(container.name) and container.image != image
+        ]
+        for field, containers in (
+            ("containers", pod.spec.containers),
+            ("initContainers", pod.spec.initContainers or ()),
+        )
+    }
+    spec = {field: containers for field, containers in changed.items() if containers}
+    return {"metadata": {"uid": pod.metadata.uid}, "spec": spec} if spec else None

@@ -19,5 +19,17 @@ class Meters:
         )
         self.binds = Counter("hcs_router_bind_total", "Bind calls by their result.", ["result"], registry=self.registry)
         self.pokes = Counter("hcs_router_pokes_total", "Waiting pods woken by us.", registry=self.registry)
+        self.offers = Counter(
+            "hcs_router_offers_total", "Substitution offers by what became of them.", ["result"], registry=self.registry
+        )
+        self.gangs = Counter(
+            "hcs_router_gangs_total", "Plans of gangs by what became of them.", ["result"], registry=self.registry
+        )
+        self.preemptions = Counter(
+            "hcs_router_preemptions_total",
+            "Preemptions begun, victims evicted, and preemptions given up, by result.",
+            ["result"],
+            registry=self.registry,
+        )
         self.reservations = Gauge("hcs_router_reservations", "Pods with devices held.", registry=self.registry)
         self.waiting = Gauge("hcs_router_waiting_pods", "Pods refused and not yet placed.", registry=self.registry)

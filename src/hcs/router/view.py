@@ -1,22 +1,36 @@
-"""What the router knows: cards and quarantines from ComputeNodes, what is taken from the pods, images from profiles.
+"""What the router knows: cards and quarantines from ComputeNodes, what is taken from the pods, images from profiles,
+which agents live from their Leases, and a site's own exchange rates.
 
 Kept by informers and by nothing else. What is taken is what :func:`hcs.model.allocations.allocation_of` finds on
 unfinished pods, so a restarted router knows the same as the one before, and an allocation that somebody else wrote has
-no effect. The snapshot is rebuilt when a ComputeNode changes and extended pod by pod in between.
+no effect. Everything that is placed on goes to one :class:`~hcs.placement.placer.Placer`, change by change.
 """
 
 import asyncio
-from collections.abc import Callable
+import datetime
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 from lightkube import AsyncClient
 
 from hcs.kube.informer import ChangeKind, Informer
-from hcs.kube.resources import ComputeNode, Pod, RuntimeProfile
+from hcs.kube.resources import ComputeNode, ExchangeRate, Lease, Node, Pod, PodDisruptionBudget, RuntimeProfile
 from hcs.model import names
 from hcs.model.allocations import Allocation, allocation_of
 from hcs.model.devices import NodeInventory
-from hcs.placement.snapshot import Snapshot
+from hcs.model.refusals import Refusal
+from hcs.placement.appraisals import ReferenceRates
+from hcs.placement.placer import Placer
+from hcs.router.heartbeats import Heartbeats
 from hcs.router.images import RuntimeImage, read_profiles
+from hcs.router.machines import Machines
+from hcs.router.references import SiteRates, overlaid, read_site_rates, with_site_rates
+
+_ONE_BY_ONE = 32
+"""Nodes that are changed one at a time; above it the fleet is laid out anew."""
+
+Held = Literal["", "taken", "freed"]
+"""What a pod's change did to the devices it holds."""
 
 
 class FleetView:
@@ -26,52 +40,107 @@ class FleetView:
         self,
         client: AsyncClient,
         *,
-        on_pod: Callable[[ChangeKind, Pod], None],
+        on_pod: Callable[[ChangeKind, Pod, Held], None],
+        on_other: Callable[[ChangeKind, Pod], None],
         on_fleet: Callable[[], None],
+        on_machine: Callable[[], None],
+        now: Callable[[], float],
+        today: Callable[[], datetime.datetime],
+        reference_rates: ReferenceRates | None = None,
+        policy: str = "hcs",
     ) -> None:
         """Prepare; nothing is read before :meth:`run`.
 
         Args:
             client: the API server.
-            on_pod: called after each change of a pod of our scheduler.
-            on_fleet: called after each change of cards, quarantines or profiles.
+            on_pod: called after each change of a pod of our scheduler, with what that did to its devices.
+            on_other: called after each change of a pod that is not ours.
+            on_fleet: called after each change of cards, quarantines, profiles or rates, and when an agent speaks again.
+            on_machine: called after a change of a node that kube-scheduler's checks look at.
+            now: seconds on a clock that only goes forward.
+            today: the wall clock, for Leases seen for the first time.
+            reference_rates: of models outside the fleet, below a site's own.
+            policy: how places are chosen.
         """
-        self._pods = Informer(client, Pod, fields={"spec.schedulerName": names.SCHEDULER})
+        self._pods = Informer(client, Pod)
+        self._machines = Informer(client, Node, namespace=None)
+        self._budgets = Informer(client, PodDisruptionBudget)
         self._nodes = Informer(client, ComputeNode, namespace=None)
         self._profiles = Informer(client, RuntimeProfile, namespace=None)
-        self._on_pod, self._on_fleet = on_pod, on_fleet
+        self._leases = Informer(client, Lease, namespace=names.NAMESPACE)
+        self._rates = Informer(client, ExchangeRate, namespace=None)
+        self._informers: tuple[Informer[Any], ...] = (
+            self._machines,
+            self._budgets,
+            self._nodes,
+            self._profiles,
+            self._leases,
+            self._rates,
+            self._pods,
+        )
+        self._on_pod, self._on_other, self._on_fleet, self._on_machine = on_pod, on_other, on_fleet, on_machine
+        self._now, self._today = now, today
+        self._catalogue = reference_rates or {}
+        self._reference: ReferenceRates | None = None
+        self._site: SiteRates = {}
+        self._heartbeats = Heartbeats()
         self._by_uid: dict[str, Pod] = {}
         self._allocations: dict[str, Allocation] = {}
         self._inventories: dict[str, NodeInventory] = {}
         self._sorted: tuple[NodeInventory, ...] | None = None
         self._offers: tuple[RuntimeImage, ...] | None = None
-        self._snapshot: Snapshot | None = None
+        self._placer = Placer(policy=policy)
+        self._unplaced: set[str] = set()
+        self._noted: tuple[NodeInventory, ...] | None = None
+        self.machines = Machines()
+        self._machines.on_change(self._machine_changed)
         self._pods.on_change(self._pod_changed)
         self._nodes.on_change(self._node_changed)
         self._profiles.on_change(self._profile_changed)
+        self._leases.on_change(self._lease_changed)
+        self._rates.on_change(self._rates_changed)
 
     async def run(self) -> None:
         """Keep the copy fresh until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for informer in (self._nodes, self._profiles, self._pods):
+            for informer in self._informers:
                 group.create_task(informer.run())
 
     @property
     def synced(self) -> bool:
         """Whether every kind has been read once; from then on the view is answered from, also while cut off."""
-        return all(i.synced.is_set() for i in (self._pods, self._nodes, self._profiles))
+        return all(informer.synced.is_set() for informer in self._informers)
 
     async def wait_synced(self) -> None:
         """Wait for :attr:`synced`."""
-        for informer in (self._pods, self._nodes, self._profiles):
+        for informer in self._informers:
             await informer.synced.wait()
 
     @property
-    def snapshot(self) -> Snapshot:
-        """Cards and what bound pods hold of them."""
-        if self._snapshot is None:
-            self._snapshot = Snapshot.build(self.inventories, tuple(self._allocations.values()))
-        return self._snapshot
+    def placer(self) -> Placer:
+        """Cards, what bound pods hold of them, and what others are told to promise; nodes as they are now."""
+        if len(self._unplaced) > _ONE_BY_ONE:
+            self._placer.put_nodes(self._inventories.values())
+        else:
+            for name in sorted(self._unplaced):
+                node = self._inventories.get(name)
+                if node is not None:
+                    self._placer.put_node(node)
+                else:
+                    self._placer.drop_node(name)
+        self._unplaced.clear()
+        return self._placer
+
+    def promised(self, uid: str, allocation: Allocation | None) -> None:
+        """A pod is promised this; None: nothing any more."""
+        self._placer.promise(uid, allocation)
+
+    @property
+    def noted(self) -> tuple[NodeInventory, ...]:
+        """The nodes with an entry about quarantines, which may say where evicted work goes on: few, as a rule."""
+        if self._noted is None:
+            self._noted = tuple(node for node in self.inventories if node.quarantine)
+        return self._noted
 
     @property
     def inventories(self) -> tuple[NodeInventory, ...]:
@@ -79,6 +148,11 @@ class FleetView:
         if self._sorted is None:
             self._sorted = tuple(self._inventories[name] for name in sorted(self._inventories))
         return self._sorted
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(node.name for node in self.inventories)
 
     @property
     def allocations(self) -> dict[str, Allocation]:
@@ -92,6 +166,18 @@ class FleetView:
             self._offers = read_profiles(profile.spec for profile in self._profiles.values())
         return self._offers
 
+    @property
+    def reference_rates(self) -> ReferenceRates:
+        """Rates of models outside the fleet: a site's own over the catalogue's."""
+        if self._reference is None:
+            self._reference = overlaid(self._catalogue, self._site)
+        return self._reference
+
+    @property
+    def silent(self) -> Mapping[str, Refusal]:
+        """The nodes whose agent is silent now, with what to say about each."""
+        return self._heartbeats.silent(self._now())
+
     def pod(self, uid: str) -> Pod | None:
         """A pod of our scheduler by its UID."""
         return self._by_uid.get(uid)
@@ -100,7 +186,16 @@ class FleetView:
         """All pods of our scheduler."""
         return tuple(self._by_uid.values())
 
+    @property
+    def budgets(self) -> tuple[PodDisruptionBudget, ...]:
+        """All disruption budgets."""
+        return tuple(self._budgets.values())
+
     def _pod_changed(self, kind: ChangeKind, pod: Pod, _before: Pod | None) -> None:
+        self.machines.pod_changed(kind, pod)
+        if pod.spec.schedulerName not in names.SCHEDULERS:
+            self._on_other(kind, pod)
+            return
         uid = pod.metadata.uid
         if kind == "DELETED":
             self._by_uid.pop(uid, None)
@@ -108,28 +203,59 @@ class FleetView:
             self._by_uid[uid] = pod
         held = None if kind == "DELETED" or pod.finished else allocation_of(pod)
         before = self._allocations.get(uid)
+        change: Held = ""
         if held != before:
-            if before is not None:
+            change = "freed" if held is None else "taken"
+            if held is None:
                 del self._allocations[uid]
-                if self._snapshot is not None:
-                    self._snapshot = self._snapshot.without(before)
-            if held is not None:
+            else:
                 self._allocations[uid] = held
-                if self._snapshot is not None:
-                    self._snapshot = self._snapshot.with_allocation(held)
-        self._on_pod(kind, pod)
+            self._placer.bind(uid, held)
+        self._on_pod(kind, pod, change)
 
     def _node_changed(self, kind: ChangeKind, node: ComputeNode, _before: ComputeNode | None) -> None:
-        name, inventory = node.metadata.name, node.inventory()
+        name, inventory = node.metadata.name, self._inventory(node)
         if kind != "DELETED" and self._inventories.get(name) == inventory:
             return
         if kind == "DELETED":
             self._inventories.pop(name, None)
         else:
             self._inventories[name] = inventory
-        self._snapshot = self._sorted = None
+        self._unplaced.add(name)
+        self._sorted = self._noted = None
         self._on_fleet()
+
+    def _inventory(self, node: ComputeNode) -> NodeInventory:
+        return with_site_rates(node.inventory(self.machines.labels(node.metadata.name)), self._site)
+
+    def _machine_changed(self, kind: ChangeKind, machine: Node, _before: Node | None) -> None:
+        """kube-scheduler wakes those it refused when a node changes; where it stands may have changed for us."""
+        if not self.machines.node_changed(kind, machine):
+            return
+        node = self._nodes.get(machine.metadata.name)
+        if node is not None:
+            self._node_changed("MODIFIED", node, None)
+        self._on_machine()
 
     def _profile_changed(self, _kind: ChangeKind, _profile: RuntimeProfile, _before: RuntimeProfile | None) -> None:
         self._offers = None
+        self._on_fleet()
+
+    def _lease_changed(self, kind: ChangeKind, lease: Lease, _before: Lease | None) -> None:
+        name = lease.metadata.name
+        if kind == "DELETED":
+            back = self._heartbeats.gone(name)
+        else:
+            back = self._heartbeats.seen(name, lease.spec, self._now(), self._today())
+        if back:
+            self._on_fleet()
+
+    def _rates_changed(self, _kind: ChangeKind, _rate: ExchangeRate, _before: ExchangeRate | None) -> None:
+        """Rates change once in months: everything that was computed with the old ones is made anew."""
+        found = sorted(self._rates.values(), key=lambda rate: rate.metadata.name)
+        self._site, self._reference = read_site_rates(rate.spec for rate in found), None
+        for node in self._nodes.values():
+            self._inventories[node.metadata.name] = self._inventory(node)
+        self._unplaced.update(self._inventories)
+        self._sorted = self._noted = None
         self._on_fleet()

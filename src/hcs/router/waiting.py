@@ -5,7 +5,7 @@ lapsed promise is neither, so nothing would wake the pod: the router touches an 
 be placed now are touched, each with growing pauses, so that a poke that leads nowhere is not repeated for ever.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -44,6 +44,13 @@ class WaitingRoom:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._waiting))
+
+    def uids(self) -> tuple[str, ...]:
+        """Who waits."""
+        return tuple(self._waiting)
 
     def refuse(self, uid: str, nodes: tuple[str, ...], summary: str) -> bool:
         """A pod was refused; tells whether these are new words to it."""

@@ -4,7 +4,8 @@ Field names have no tags in kube-scheduler's own types: it sends them capitalise
 is read, capitals are answered. Absent lists come as ``null``.
 """
 
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -47,7 +48,46 @@ class BindAnswer(msgspec.Struct, frozen=True, rename="pascal"):
     error: str = ""
 
 
-T = TypeVar("T", FilterArguments, BindArguments)
+class Uid(msgspec.Struct, frozen=True):
+    """A pod by its UID alone."""
+
+    uid: str
+
+
+class Victims(msgspec.Struct, frozen=True):
+    """Whom kube-scheduler would evict on a node."""
+
+    pods: tuple[Uid, ...] | None = None
+    numpdbviolations: int = 0
+
+
+class PreemptArguments(msgspec.Struct, frozen=True):
+    """A pod that lacks CPU or memory, and the victims chosen for it; UIDs alone, for extenders with a node cache."""
+
+    pod: Pod
+    nodenametometavictims: dict[str, Victims] | None = None
+
+
+class AnsweredUid(msgspec.Struct, frozen=True):
+    """A pod by its UID alone, as it is answered."""
+
+    uid: str = msgspec.field(name="UID")
+
+
+class AnsweredVictims(msgspec.Struct, frozen=True):
+    """Whom to evict on a node."""
+
+    pods: tuple[AnsweredUid, ...] = msgspec.field(name="Pods")
+    violations: int = msgspec.field(name="NumPDBViolations")
+
+
+class PreemptAnswer(msgspec.Struct, frozen=True, rename="pascal"):
+    """The nodes on which evicting these pods also frees the devices; no node: nobody is evicted."""
+
+    node_name_to_meta_victims: dict[str, AnsweredVictims] = {}
+
+
+T = TypeVar("T", FilterArguments, BindArguments, PreemptArguments)
 
 
 def read_arguments(body: bytes, kind: type[T]) -> T:
@@ -58,7 +98,26 @@ def read_arguments(body: bytes, kind: type[T]) -> T:
     """
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        if kind is PreemptArguments and (victims := _named(fields, "nodenametometavictims")) is not None:
+            fields[victims] = msgspec.Raw(msgspec.json.encode(_lowered(msgspec.json.decode(fields[victims]))))
         whole = b"{" + b",".join(b'"%s":%s' % (name.lower().encode(), raw) for name, raw in fields.items()) + b"}"
         return msgspec.json.decode(whole, type=kind)
     except msgspec.DecodeError as error:
         raise WireError(f"cannot read the request as {kind.__name__}: {error}") from error
+
+
+def _named(fields: Mapping[str, object], name: str) -> str | None:
+    return next((key for key in fields if key.lower() == name), None)
+
+
+def _lowered(nodes: Any) -> Any:
+    """The victims with field names in lower case; node names stay as they are."""
+    if not isinstance(nodes, dict):
+        return nodes
+
+    def lower(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key.lower(): lower(one) for key, one in value.items()}
+        return [lower(one) for one in value] if isinstance(value, list) else value
+
+    return {node: lower(victims) for node, victims in nodes.items()}

@@ -16,7 +16,9 @@ import yaml
 
 from hcs.kube.connection import connect
 from hcs.kube.manifests import create_or_replace, read_manifests
+from hcs.measure.emulated_backend import write_speed
 from hcs.model import names
+from hcs.model.devices import Link
 from hcs.process.certificates import Authority
 from hcs.sandbox import images
 from hcs.sandbox.controlplane import ControlPlane, Ports, scheduler_configuration
@@ -34,6 +36,7 @@ from hcs.sandbox.identities import (
 )
 from hcs.sandbox.ports import HeldPorts
 from hcs.sandbox.readiness import kinds_served, nodes_untainted, pods_admitted
+from hcs.sandbox.speeds import hidden_speed
 from hcs.sandbox.supervisor import Program, StartError, Supervisor, inherited_environment, start_together
 from hcs.ura.catalogue import load_catalogue
 from hcs.vendors import emulated
@@ -149,11 +152,20 @@ class Sandbox:
                 model = catalogue.find(cards.model, cards.vendor)
                 if model.vram is None:
                     raise FleetError(f"node {node.name}: nobody has written down how much memory {cards.model} has")
-                for _ in range(cards.count * model.devices_per_board):
+                first, count = index[cards.vendor], cards.count * model.devices_per_board
+                together = [_identifier(cards.vendor, node.name, number) for number in range(first, first + count)]
+                for _ in range(count):
                     number = index[cards.vendor]
                     index[cards.vendor] += 1
+                    path = folder / f"{cards.vendor}{number}.card"
+                    if self.fleet.hidden_speeds is not None:
+                        write_speed(path, hidden_speed(model, f"{self.fleet.hidden_speeds}:{node.name}:{path.name}"))
+                    links = [
+                        Link(peer, cards.link) for peer in together if cards.link and peer != together[number - first]
+                    ]
+                    emulated.write_place(path, numa=cards.numa, links=links)
                     emulated.create_card(
-                        folder / f"{cards.vendor}{number}.card",
+                        path,
                         vendor=cards.vendor,
                         model=model.model,
                         uuid=_identifier(cards.vendor, node.name, number),
@@ -311,7 +323,8 @@ class Sandbox:
 
     @staticmethod
     def _hcs(part: str, *arguments: str, name: str = "") -> Program:
-        return Program(name or part, ("-m", "hcs", part, *arguments, "--ready-file", "{ready}"))
+        words = ("agent", "run") if part == "agent" else (part,)
+        return Program(name or part, ("-m", "hcs", *words, *arguments, "--ready-file", "{ready}"))
 
     @staticmethod
     def _module(part: str, *arguments: str) -> Program:

@@ -16,11 +16,17 @@ class FleetError(ValueError):
 
 
 class Cards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Equal cards: ``model`` is a name or alias of the catalogue."""
+    """Equal cards: ``model`` is a name or alias of the catalogue.
+
+    ``link`` is the tool's word for the way between each two of them (``NV12``, ``HCCS``, ``PIX``), ``numa`` the NUMA
+    node all of them are on; without these, nothing is known about either.
+    """
 
     vendor: str
     model: str
     count: int = 1
+    link: str = ""
+    numa: int | None = None
 
 
 class FleetNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,9 +40,14 @@ class FleetNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All nodes of a sandbox."""
+    """All nodes of a sandbox.
+
+    ``hidden_speeds`` is a seed: then every card has a true speed of its own, near its rating, that only timed work
+    finds, and the agents measure their cards. Without it no card has one, and none is measured.
+    """
 
     nodes: tuple[FleetNode, ...]
+    hidden_speeds: int | None = None
 
 
 def load_fleet(path: Path) -> Fleet:

@@ -41,7 +41,8 @@ class CardModel(msgspec.Struct, frozen=True):
 
     ``vram`` is marketed memory in bytes (tools print a little less), None where none is published. ``*_mtflops`` and
     ``*_mtops`` are rated, dense, in thousandths of a TFLOPS or TOPS; ``memory_mbps`` in megabytes per second. ``rates``
-    holds at most one entry a workload class, the best known. ``confidence`` is ``datasheet``, ``press`` or
+    holds at most one entry a workload class, the best known; ``others`` what else was found, less trusted, so that
+    conflicts stay visible. ``confidence`` is ``datasheet``, ``press`` or
     ``estimate``; ``source`` says where the ratings were read.
     """
 
@@ -57,6 +58,7 @@ class CardModel(msgspec.Struct, frozen=True):
     memory_mbps: int | None = None
     interconnect: str = ""
     rates: tuple[Rate, ...] = ()
+    others: tuple[Rate, ...] = ()
     confidence: str = "datasheet"
     source: str = ""
 
@@ -262,6 +264,7 @@ def _card(row: tables.Row, book: RateBook) -> CardModel:
         memory_mbps=_thousandths(row["mem_bandwidth_gbps"], devices),
         interconnect=row["interconnect"],
         rates=book.rates(tables.rating(row)),
+        others=book.others(tables.rating(row)),
         confidence=row["confidence"],
         source=row["source"],
     )

@@ -118,6 +118,16 @@ def weaker(one: Source, other: Source) -> Source:
     return max(one, other, key=SOURCES.index)
 
 
+def in_words(wanted: str, wanted_milliacu: int, got: str, got_milliacu: int) -> str:
+    """What one card of a model is worth in another, for people.
+
+    >>> in_words("A100", 100_000, "910B2", 41_450)
+    '1 A100 = 2.41 910B2'
+    """
+    hundredths = wanted_milliacu * 100 // max(got_milliacu, 1)
+    return f"1 {wanted} = {hundredths // 100}.{hundredths % 100:02d} {got}"
+
+
 _REFERENCE_RATING: Final = {
     names.FP16_TFLOPS: Fraction(312),
     names.FP32_TFLOPS: Fraction("19.5"),

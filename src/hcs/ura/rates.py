@@ -6,8 +6,12 @@ comparison table says, which names one metric of one suite each. In order of tru
 * *measured*: the card and an A100-SXM4, the same metric by the same program.
 * *benchmark*: measured, but something stands in: another program for the A100, a sub-model that is not stated, BF16.
 * *datasheet*: the published rating, FP16 TFLOPS / 3.12, in the matrix multiplication class only.
-* *derived*: everything else that can be computed: an estimated rating, a BF16 rating, or, in the other classes, the
-  matrix multiplication rate. Such a rate is shown with a warning and never substitutes one card for another by itself.
+* *derived*: everything else that can be computed: an estimated rating, a BF16 rating, in ``decode`` the rated memory
+  bandwidth (each token reads all weights once), in the other classes, and where no bandwidth is published, the matrix
+  multiplication rate. Such a rate is
+  shown with a warning and never substitutes one card for another by itself.
+
+Where several figures of a card and class exist, the most trusted is its rate and the others stay visible beside it.
 
 Amounts are rounded down, so that a card is never credited with more than was found.
 """
@@ -25,6 +29,8 @@ REFERENCE: Final = ("nvidia", "A100-SXM4-80GB")
 """The card that is 100 ACU in every workload class."""
 MTFLOPS_PER_100_ACU: Final = 312_000
 """Rated dense FP16 of an A100-SXM4-80GB, in thousandths of a TFLOPS."""
+GBPS_PER_100_ACU: Final = 2039
+"""Rated memory bandwidth of an A100-SXM4-80GB, in GB/s (NVIDIA's data sheet)."""
 
 
 class Rating(msgspec.Struct, frozen=True):
@@ -36,6 +42,8 @@ class Rating(msgspec.Struct, frozen=True):
     fp16_tflops: Fraction | None
     bf16_tflops: Fraction | None
     confidence: str
+    memory_gbps: Fraction | None = None
+    as_of: str = ""
 
     @property
     def key(self) -> str:
@@ -53,6 +61,7 @@ class Measurement(msgspec.Struct, frozen=True):
     suite: str
     method: str
     source: str
+    as_of: str = ""
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -82,28 +91,37 @@ class RateBook:
     ) -> None:
         self._ratings = tuple(ratings)
         self._measurements = tuple(measurements)
-        self._paired: dict[tuple[str, str], Rate] = {}
+        self._paired: dict[tuple[str, str], list[Rate]] = {}
         by_key = {rating.key: rating for rating in self._ratings}
         for comparison in comparisons:
             for card, rate in self._compare(comparison, by_key):
-                known = self._paired.get((card, rate.workload))
-                if known is None or SOURCES.index(rate.source) < SOURCES.index(known.source):
-                    self._paired[card, rate.workload] = rate
+                self._paired.setdefault((card, rate.workload), []).append(rate)
 
     def rates(self, rating: Rating) -> tuple[Rate, ...]:
         """The rates of one device of this card, best source first within each class; empty when nothing is known."""
         if (rating.vendor, rating.model) == REFERENCE:
             return tuple(Rate(w, 100_000, "measured", "the reference card, 100 ACU by definition") for w in WORKLOADS)
-        base = self._paired.get((rating.key, DEFAULT_WORKLOAD)) or _rated(rating)
-        rates = [base] if base else []
-        for workload in WORKLOADS:
-            if workload == DEFAULT_WORKLOAD:
-                continue
-            if paired := self._paired.get((rating.key, workload)):
-                rates.append(paired)
-            elif base:
-                rates.append(Rate(workload, base.milliacu, "derived", f"from its {DEFAULT_WORKLOAD} rate, unmeasured"))
-        return tuple(rates)
+        return tuple(found[0] for workload in WORKLOADS if (found := self._known(rating, workload)))
+
+    def others(self, rating: Rating) -> tuple[Rate, ...]:
+        """What else was found about this card, less trusted than its rates: conflicts stay visible."""
+        if (rating.vendor, rating.model) == REFERENCE:
+            return ()
+        return tuple(rate for workload in WORKLOADS for rate in self._known(rating, workload)[1:])
+
+    def _known(self, rating: Rating, workload: str) -> list[Rate]:
+        """All rates of a card in a class, the most trusted first; among equals in the order of the tables."""
+        found = list(self._paired.get((rating.key, workload), ()))
+        if workload == DEFAULT_WORKLOAD:
+            found += [rate] if (rate := _rated(rating)) else []
+        elif workload == "decode" and (rate := _by_bandwidth(rating)):
+            found.append(rate)
+        elif not found and (base := self._known(rating, DEFAULT_WORKLOAD)):
+            note = f"from its {DEFAULT_WORKLOAD} rate, unmeasured"
+            if workload == "decode":
+                note += "; its memory bandwidth, which decides, is not published"
+            found.append(Rate(workload, base[0].milliacu, "derived", note, base[0].as_of))
+        return sorted(found, key=lambda rate: SOURCES.index(rate.source))
 
     def _compare(self, comparison: Comparison, ratings: Mapping[str, Rating]) -> Iterable[tuple[str, Rate]]:
         figures: dict[str, list[Measurement]] = {}
@@ -129,7 +147,11 @@ class RateBook:
                 if rating.devices > 1:
                     notes.append(f"board figure over {rating.devices} devices")
                 milliacu = 100_000 * ratio // rating.devices
-                yield name, Rate(comparison.workload, milliacu, comparison.source, "; ".join(filter(None, notes)))
+                oldest = min((row.as_of for row in rows), default="")
+                yield (
+                    name,
+                    Rate(comparison.workload, milliacu, comparison.source, "; ".join(filter(None, notes)), oldest),
+                )
 
     def _figure(self, card: str, comparison: Comparison) -> Fraction:
         for row in self._measurements:
@@ -151,11 +173,23 @@ def _rated(rating: Rating) -> Rate | None:
     """The matrix multiplication rate from published ratings."""
     if rating.fp16_tflops is not None:
         source: Source = "derived" if rating.confidence == "estimate" else "datasheet"
-        return Rate(DEFAULT_WORKLOAD, _milliacu(rating.fp16_tflops, rating.devices), source, _rated_note(rating))
+        milliacu = _milliacu(rating.fp16_tflops, rating.devices)
+        return Rate(DEFAULT_WORKLOAD, milliacu, source, _rated_note(rating), rating.as_of)
     if rating.bf16_tflops is not None:
         note = f"from BF16 {_number(rating.bf16_tflops)} TFLOPS rated; no FP16 rating"
-        return Rate(DEFAULT_WORKLOAD, _milliacu(rating.bf16_tflops, rating.devices), "derived", note)
+        return Rate(DEFAULT_WORKLOAD, _milliacu(rating.bf16_tflops, rating.devices), "derived", note, rating.as_of)
     return None
+
+
+def _by_bandwidth(rating: Rating) -> Rate | None:
+    """The decode rate from the rated memory bandwidth."""
+    if rating.memory_gbps is None:
+        return None
+    milliacu = int(rating.memory_gbps * 100_000 / GBPS_PER_100_ACU // rating.devices)
+    note = f"from its rated memory bandwidth, {_number(rating.memory_gbps)} GB/s, unmeasured"
+    if rating.devices > 1:
+        note += f"; board figure over {rating.devices} devices"
+    return Rate("decode", milliacu, "derived", note, rating.as_of)
 
 
 def _rated_note(rating: Rating) -> str:

@@ -9,12 +9,15 @@ import csv
 from fractions import Fraction
 from functools import cache
 from importlib.resources import files
-from typing import cast
+from typing import Final, cast
 
 from hcs.model.devices import Source
 from hcs.ura.rates import Comparison, Measurement, Rating
 
 Row = dict[str, str]
+
+READ: Final = "2026-11"
+"""When the tables were read from their sources; few of those say when they measured."""
 
 
 @cache
@@ -29,6 +32,7 @@ def measurements() -> tuple[Measurement, ...]:
             suite=row["suite"],
             method=row["method"],
             source=row["source"],
+            as_of=READ,
         )
         for row in rows("measurements")
     )
@@ -50,6 +54,8 @@ def rating(row: Row) -> Rating:
         fp16_tflops=figure(row["fp16_tflops"]),
         bf16_tflops=figure(row["bf16_tflops"]),
         confidence=row["confidence"],
+        memory_gbps=figure(row["mem_bandwidth_gbps"]),
+        as_of=READ,
     )
 
 

@@ -7,11 +7,12 @@ they are made in a thread, with a limit, and a vendor that still has not answere
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from hcs.health.faults import Fault
 from hcs.inject.injection import NodeFiles
 from hcs.model.devices import Device
 
@@ -33,12 +34,15 @@ class HealthObservation(msgspec.Struct, frozen=True):
     """What a vendor says about one device now.
 
     ``code`` is the vendor's own fault code, 0 for none; ``name`` its short name and ``text`` whatever else it says.
+    ``figures`` are what was read, with the keys of ``docs/probes.md``; ``faults`` is what they say, notes included.
     """
 
     device: str
     code: int = 0
     name: str = ""
     text: str = ""
+    faults: tuple[Fault, ...] = ()
+    figures: Mapping[str, Any] = {}
 
 
 class Vendor(Protocol):

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+
+from hcs.model.devices import Link
 
 MAGIC = b"HCSCARD1"
 LAYOUT = 1
@@ -33,6 +36,7 @@ _PID_MASK = 0x7FFFFFFF
 _CLAIMING = 0x80000000
 _START_TIME_FIELD = 22
 _THREADS_FIELD = 20
+_PLACE = ".place"
 
 
 class EmulatedCardError(ValueError):
@@ -108,6 +112,28 @@ def create_card(
         os.pwrite(file, header, 0)
     finally:
         os.close(file)
+
+
+class EmulatedPlace(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where an emulated card is said to sit: its NUMA node, and its links to others."""
+
+    numa: int | None = None
+    links: tuple[Link, ...] = ()
+
+
+def write_place(path: Path, *, numa: int | None, links: Iterable[Link]) -> None:
+    """Say where the card of a card file sits; nothing is written where there is nothing to say."""
+    place = EmulatedPlace(numa, tuple(links))
+    if place != EmulatedPlace():
+        path.with_suffix(_PLACE).write_bytes(msgspec.json.encode(place))
+
+
+def read_place(path: Path) -> EmulatedPlace:
+    """What was said about the card's place; nothing where nobody said anything that can be read."""
+    try:
+        return msgspec.json.decode(path.with_suffix(_PLACE).read_bytes(), type=EmulatedPlace)
+    except (OSError, msgspec.DecodeError):
+        return EmulatedPlace()
 
 
 def read_card(path: Path) -> EmulatedCard:

@@ -71,6 +71,7 @@ class EmulatedVendor:
                     f"emulated cards {files[card.uuid].name} and {path.name} have the same id {card.uuid}"
                 )
             files[card.uuid] = path
+            place = emulated.read_place(path)
             device = recognise(
                 self._catalogue,
                 vendor=card.vendor,
@@ -79,11 +80,12 @@ class EmulatedVendor:
                 index=card.index,
                 vram=card.total_bytes,
                 bus_id=card.bus_id or None,
+                numa=place.numa,
                 emulated=True,
             )
             profile = self._profiles.effective(card.vendor)
             enforced = profile is not None and profile.quota == "interceptor"
-            found[card.uuid] = msgspec.structs.replace(device, whole_only=not enforced)
+            found[card.uuid] = msgspec.structs.replace(device, links=place.links, whole_only=not enforced)
         self._files = files
         return sorted(found.values(), key=lambda device: (device.vendor, device.index, device.id))
 

@@ -1,32 +1,59 @@
-"""NVIDIA cards through NVML, where the driver's library is present.
+"""NVIDIA cards through NVML, where the driver's library is present, else through ``nvidia-smi``.
 
-First version: identity, memory, PCI place and critical Xid events. Not verified on hardware: written from the library's
-documentation. A critical Xid is an event, not a state, so the worst one of each card is remembered until the agent
-starts again, which it does after a card was reset.
+Not verified on hardware: written from the library's documentation. A critical Xid is an event, not a state, so the
+worst one of each card is remembered until the agent starts again, which it does after a card was reset. Events and
+presence are read at every call; the figures, which cost more, every :data:`FIGURES_SECONDS`.
 """
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from hcs.health.faults import classify
+from hcs.health.faults import SEVERITY, Fault, classify
+from hcs.health.signals import assess, counted
 from hcs.inject.injection import NodeFiles
-from hcs.model.devices import Device, Verdict
+from hcs.model.devices import Device, Link
 from hcs.ura.catalogue import Catalogue
-from hcs.vendors.base import HealthObservation, VendorError
+from hcs.vendors import commands, pci
+from hcs.vendors.base import HealthObservation, Vendor, VendorError
 from hcs.vendors.recognition import recognise
+from hcs.vendors.source import Query, SourcedVendor, ToolSource
 
 try:
     import pynvml
 except ImportError:  # the base install has no vendor libraries
     pynvml = None
 
-_SEVERITY: Final[dict[Verdict, int]] = {"Healthy": 0, "Unknown": 1, "SubHealthy": 2, "Failed": 3}
+FIGURES_SECONDS: Final = 10.0
+_REASONS: Final = {
+    0x1: "idle",
+    0x2: "application_clocks",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal",
+    0x40: "hw_thermal",
+    0x80: "hw_power_brake",
+    0x100: "display_clocks",
+}
+"""NVML's clock event bits."""
+_ANCESTORS: Final = {0: "INTERNAL", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
+_MOST_NVLINKS: Final = 18
 _NO_WAIT: Final = 1
 """Milliseconds to wait for an event; NVML takes 0 for a long time in some releases."""
+
+
+def find(catalogue: Catalogue) -> Vendor | None:
+    """The vendor, or None on a machine without NVML and without the tool."""
+    library = NvidiaVendor.find(catalogue)
+    if library is not None or commands.find("nvidia-smi") is None:
+        return library
+    source = ToolSource([Query("nvidia-smi", ("-q", "-x"))], topology=Query("nvidia-smi", ("topo", "-m")))
+    return SourcedVendor("nvidia", source, catalogue)
 
 
 class NvidiaVendor:
@@ -34,9 +61,12 @@ class NvidiaVendor:
 
     word = "nvidia"
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: Catalogue, clock: Callable[[], float] = time.monotonic) -> None:
         """Prepare; the library is loaded by :func:`find`."""
-        self._catalogue = catalogue
+        self._catalogue, self._clock = catalogue, clock
+        self._figures: dict[str, dict[str, Any]] = {}
+        self._faults: dict[str, tuple[Fault, ...]] = {}
+        self._read_at: float | None = None
         self._events: Any = None
         self._worst: dict[str, HealthObservation] = {}
         self._handles: dict[str, Any] = {}
@@ -70,13 +100,24 @@ class NvidiaVendor:
             if handles.keys() != self._handles.keys():
                 self._handles = handles
                 self._listen()
-            return devices
+            links = self._links(handles)
+            return pci.with_places([msgspec.structs.replace(d, links=links[d.id]) for d in devices])
 
     def read_health(self) -> Sequence[HealthObservation]:
         """The worst critical Xid of each card so far; cards that no longer answer are left out."""
         with self._lock, _as_vendor_error():
             self._drain()
-            return [self.worst(uuid) for uuid, handle in self._handles.items() if self._answers(handle)]
+            answering = {uuid: handle for uuid, handle in self._handles.items() if self._answers(handle)}
+            now = self._clock()
+            if self._read_at is None or now - self._read_at >= FIGURES_SECONDS:
+                self._read_at = now
+                self._assess(answering)
+            return [
+                msgspec.structs.replace(
+                    self.worst(uuid), faults=self._faults.get(uuid, ()), figures=self._figures.get(uuid, {})
+                )
+                for uuid in answering
+            ]
 
     def node_files(self, device: Device) -> NodeFiles:
         """Nothing beyond the profile: NVIDIA's nodes are numbered like the cards."""
@@ -101,6 +142,28 @@ class NvidiaVendor:
             numa=_optional(pynvml.nvmlDeviceGetNumaNodeId, handle, None),
         )
 
+    def _assess(self, handles: dict[str, Any]) -> None:
+        for uuid, handle in handles.items():
+            before = self._figures.get(uuid)
+            self._figures[uuid] = counted(figures(handle), before)
+            self._faults[uuid] = assess("nvidia", self._figures[uuid], before)
+
+    def _links(self, handles: dict[str, Any]) -> dict[str, tuple[Link, ...]]:
+        """NVLinks counted towards each peer as ``NV4``; where there are none, the level of the common ancestor."""
+        found: dict[str, list[Link]] = {uuid: [] for uuid in handles}
+        places = {_bus(handle): uuid for uuid, handle in handles.items()}
+        for uuid, handle in handles.items():
+            direct, switched = _nvlinks(handle, places)
+            for other, peer in handles.items():
+                if other == uuid:
+                    continue
+                count = direct.get(other, 0) or switched
+                level = _quiet(pynvml.nvmlDeviceGetTopologyCommonAncestor, handle, peer)
+                kind = f"NV{count}" if count else _ANCESTORS.get(level, "") if isinstance(level, int) else ""
+                if kind:
+                    found[uuid].append(Link(other, kind))
+        return {uuid: tuple(links) for uuid, links in found.items()}
+
     def _listen(self) -> None:
         if self._events is not None:
             pynvml.nvmlEventSetFree(self._events)
@@ -120,7 +183,7 @@ class NvidiaVendor:
     def remember(self, uuid: str, code: int) -> None:
         """Note a critical Xid of a card; a milder one than is known changes nothing."""
         before = self.worst(uuid)
-        if _SEVERITY[classify("nvidia", code).verdict] > _SEVERITY[classify("nvidia", before.code).verdict]:
+        if SEVERITY[classify("nvidia", code).verdict] > SEVERITY[classify("nvidia", before.code).verdict]:
             self._worst[uuid] = msgspec.structs.replace(before, code=code, name=f"Xid {code}")
 
     def worst(self, uuid: str) -> HealthObservation:
@@ -133,6 +196,71 @@ class NvidiaVendor:
         except (pynvml.NVMLError_GpuIsLost, pynvml.NVMLError_NotFound):
             return False
         return True
+
+
+def figures(handle: Any) -> dict[str, Any]:
+    """A card's figures, with the keys of ``docs/probes.md``; what the card cannot say is None."""
+    remapped = _quiet(pynvml.nvmlDeviceGetRemappedRows, handle)
+    _, _, pending, failed = remapped if remapped is not None and len(remapped) == 4 else (None, None, None, None)
+    rates = _quiet(pynvml.nvmlDeviceGetUtilizationRates, handle)
+    memory = _quiet(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    reasons = _quiet(
+        getattr(pynvml, "nvmlDeviceGetCurrentClocksEventReasons", pynvml.nvmlDeviceGetCurrentClocksThrottleReasons),
+        handle,
+    )
+    power, cap = _quiet(pynvml.nvmlDeviceGetPowerUsage, handle), _quiet(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    return {
+        "utilization_pct": rates.gpu if rates is not None else None,
+        "memory_used_mib": memory.used >> 20 if memory is not None else None,
+        "memory_total_mib": memory.total >> 20 if memory is not None else None,
+        "temperature_c": _quiet(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
+        "power_w": power / 1000 if power is not None else None,
+        "power_cap_w": cap / 1000 if cap else None,
+        "throttle_reasons": None if reasons is None else [name for bit, name in _REASONS.items() if reasons & bit],
+        "ecc_errors": _quiet(
+            pynvml.nvmlDeviceGetTotalEccErrors,
+            handle,
+            pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+            pynvml.NVML_VOLATILE_ECC,
+        ),
+        "row_remap_pending": bool(pending) if pending is not None else None,
+        "row_remap_failed": bool(failed) if failed is not None else None,
+        "pcie_gen_current": _quiet(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+        "pcie_gen_max": _quiet(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+        "pcie_width_current": _quiet(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+        "pcie_width_max": _quiet(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        "pcie_replay": _quiet(pynvml.nvmlDeviceGetPcieReplayCounter, handle),
+        "pcie_tx_kbps": _quiet(pynvml.nvmlDeviceGetPcieThroughput, handle, pynvml.NVML_PCIE_UTIL_TX_BYTES),
+        "pcie_rx_kbps": _quiet(pynvml.nvmlDeviceGetPcieThroughput, handle, pynvml.NVML_PCIE_UTIL_RX_BYTES),
+    }
+
+
+def _nvlinks(handle: Any, places: dict[str, str]) -> tuple[dict[str, int], int]:
+    """Active NVLinks to each peer, and those to something that is no peer: a switch, which reaches them all."""
+    direct: dict[str, int] = {}
+    switched = 0
+    for link in range(_MOST_NVLINKS):
+        if not _quiet(pynvml.nvmlDeviceGetNvLinkState, handle, link):
+            continue
+        remote = _quiet(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+        peer = places.get(_text(remote.busId).lower()) if remote is not None else None
+        if peer is None:
+            switched += 1
+        else:
+            direct[peer] = direct.get(peer, 0) + 1
+    return direct, switched
+
+
+def _bus(handle: Any) -> str:
+    return _text(pynvml.nvmlDeviceGetPciInfo(handle).busId).lower()
+
+
+def _quiet(question: Callable[..., Any], *arguments: Any) -> Any:
+    """An answer, or None where the card has none; a lost card is noticed elsewhere."""
+    try:
+        return question(*arguments)
+    except pynvml.NVMLError:
+        return None
 
 
 def _optional(question: Callable[[Any], Any], handle: Any, default: Any) -> Any:

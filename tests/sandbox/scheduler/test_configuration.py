@@ -24,7 +24,7 @@ def test_what_is_shipped_says_what_the_design_asks_for() -> None:
     assert not extender.ignorable
     assert extender.timeout == 30
     assert (extender.filter_verb, extender.bind_verb, extender.prioritize_verb) == ("filter", "bind", "")
-    assert configuration.ignored == {*names.REQUESTED, *names.CHARGED}
+    assert configuration.ignored == {*names.REQUESTED, *names.CHARGED, names.RTOS_GUESTS}
     assert "percentageOfNodesToScore: 100" in SHIPPED.read_text()
 
 
@@ -60,7 +60,7 @@ def test_defaults_are_those_of_the_real_one() -> None:
             HEAD + "extenders: [{urlPrefix: u, bindVerb: b}, {urlPrefix: w, bindVerb: b}]", "only one", id="two-binders"
         ),
         pytest.param(HEAD + "extenders: [{urlPrefix: u, httpTimeout: 30}]", "httpTimeout", id="number-as-duration"),
-        pytest.param(HEAD + "extenders: [{urlPrefix: u, filterVerb: f, preemptVerb: p}]", "not imitated", id="preempt"),
+        pytest.param(HEAD + "extenders: [{urlPrefix: u, filterVerb: f, preemptVerb: p}]", "imitated", id="whole-nodes"),
         pytest.param(HEAD + "extenders: [{urlPrefix: u, filterVerb: f}]", "nodeCacheCapable", id="whole-nodes"),
     ],
 )

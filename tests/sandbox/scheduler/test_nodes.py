@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from hcs.kube.amounts import requested
 from hcs.kube.resources import Node
 from hcs.model.pods import ObjectMeta
-from hcs.sandbox.scheduler.amounts import requested
 from hcs.sandbox.scheduler.nodes import NodeView, emptiness, shape, why_not
 from hcs.sandbox.scheduler.objects import WholePod
 

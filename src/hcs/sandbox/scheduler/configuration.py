@@ -108,8 +108,8 @@ def read_configuration(text: str) -> Configuration:
         raise ConfigurationError("only one extender may bind")
     for extender in configuration.extenders:
         parse_duration(extender.http_timeout)
-        if extender.prioritize_verb or extender.preempt_verb:
-            raise ConfigurationError(f"{extender.url_prefix}: the verbs prioritize and preempt are not imitated")
+        if extender.prioritize_verb:
+            raise ConfigurationError(f"{extender.url_prefix}: the verb prioritize is not imitated")
         if extender.filter_verb and not extender.node_cache_capable:
             raise ConfigurationError(f"{extender.url_prefix}: only extenders with nodeCacheCapable: true are imitated")
     return configuration

@@ -1,10 +1,11 @@
 """The scheduling loop: one pod at a time is decided, its bind runs beside the next decisions.
 
 What the real one does and extenders rely on, or trip over: own checks first and the extender only for pods that name
-its resources; a nominated node is probed alone before all others; equal nodes are chosen among at random; a pod is
-assumed before it is bound; a failed call puts the pod into the error back-off with condition ``SchedulerError``; a
-refusal writes the condition ``Unschedulable`` only when its text is new, and that very write wakes the pod again; a
-lost bind answer leaves the pod bound, with a condition that says otherwise.
+its resources; victims chosen for CPU and memory are shown to the extender; a nominated node is probed alone before all
+others; equal nodes are chosen among at random; a pod is assumed before it is bound; a failed call puts the pod into the
+error back-off with condition ``SchedulerError``; a refusal writes the condition ``Unschedulable`` only when its text is
+new, and that very write wakes the pod again; a lost bind answer leaves the pod bound, with a condition that says
+otherwise.
 """
 
 import asyncio
@@ -21,13 +22,14 @@ from lightkube import ApiError, AsyncClient
 from lightkube.types import PatchType
 
 from hcs.kube.informer import ChangeKind, Informer
-from hcs.kube.resources import Node, ObjectReference, PodStatus
+from hcs.kube.resources import Node, ObjectReference, Pod, PodStatus
 from hcs.kube.writes import EventRecorder, bind
 from hcs.sandbox.scheduler.cluster import Cluster
 from hcs.sandbox.scheduler.configuration import Configuration
 from hcs.sandbox.scheduler.extenders import ExtenderCaller, ExtenderError
 from hcs.sandbox.scheduler.nodes import NodeView, emptiness, shape, why_not
 from hcs.sandbox.scheduler.objects import WholePod
+from hcs.sandbox.scheduler.preemption import choose
 from hcs.sandbox.scheduler.queue import Entry, SchedulingQueue
 
 log = logging.getLogger(__name__)
@@ -93,8 +95,11 @@ class SchedulerDriver:
             entry = self.queue.pop(self._now())
             if entry is None:
                 self._stirred.clear()
+                wake = self.queue.next_wake(self._now())
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stirred.wait(), self.queue.next_wake(self._now()))
+                    # A timer may ring a hair before its time; a hair more, so that it is then really over.
+                    async with asyncio.timeout(None if wake is None else wake + 1e-6):
+                        await self._stirred.wait()
                 continue
             await self._cycle(entry)
 
@@ -106,7 +111,8 @@ class SchedulerDriver:
             await self._failed(entry, str(error))
             return
         if not feasible:
-            await self._refused(entry, explain(reasons, total))
+            nominated = await self._preempt(pod, reasons)
+            await self._refused(entry, explain(reasons, total), nominated)
             return
         best = max(emptiness(view) for view in feasible)
         node = self._rng.choice([view.name for view in feasible if emptiness(view) == best])
@@ -177,11 +183,38 @@ class SchedulerDriver:
             self._stirred.set()
         await self._tell(pod, "Scheduled", f"Successfully assigned {pod.key} to {node}", warning=False)
 
-    async def _refused(self, entry: Entry, message: str) -> None:
+    async def _preempt(self, pod: WholePod, reasons: Mapping[str, Sequence[str]]) -> str:
+        """Evict for CPU, memory or pod slots; the nominated node, or the empty string."""
+        try:
+            chosen = await choose(pod, self._cluster, reasons, self._extenders, self._configuration.ignored)
+        except ExtenderError as error:
+            log.warning("preemption failed: pod=%s error=%s", pod.key, error)
+            return ""
+        if chosen is None or chosen.node == pod.nominated:
+            return ""
+        for victim in chosen.victims:
+            await self._tell(victim, "Preempted", f"Preempted by pod {pod.uid} on node {chosen.node}", warning=False)
+            with contextlib.suppress(ApiError, httpx2.HTTPError):
+                await self._client.delete(Pod, victim.metadata.name, namespace=victim.namespace)
+        return chosen.node
+
+    async def _refused(self, entry: Entry, message: str, nominated: str = "") -> None:
         """Back to the queue first, then the condition: so the write itself is an event that wakes the pod."""
         entry.pod = self._latest(entry.pod)
         self.queue.refused(entry, self._now())
+        if nominated:
+            await self._nominate(entry.pod, nominated)
         await self._set_condition(entry.pod, UNSCHEDULABLE, message)
+
+    async def _nominate(self, pod: WholePod, node: str) -> None:
+        with contextlib.suppress(ApiError, httpx2.HTTPError):
+            await self._client.patch(
+                PodStatus,
+                pod.metadata.name,
+                {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}},
+                namespace=pod.namespace,
+                patch_type=PatchType.STRATEGIC,
+            )
 
     async def _failed(self, entry: Entry, message: str) -> None:
         entry.pod = self._latest(entry.pod)

@@ -3,7 +3,7 @@
 An answer that names a node it was not asked about fails the whole call, as in the real one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx2
@@ -65,6 +65,24 @@ class ExtenderCaller:
         )
         if answer.get("error"):
             raise ExtenderError(str(answer["error"]))
+
+    async def preempt(self, pod: WholePod, victims: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+        """Ask it to look over the victims (UIDs by node); returns those that are left.
+
+        Raises:
+            ExtenderError: as for :meth:`filter`.
+        """
+        proposed = {
+            node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 0} for node, uids in victims.items()
+        }
+        answer = await self._call(
+            self.extender.preempt_verb,
+            {"Pod": msgspec.to_builtins(pod), "NodeNameToVictims": None, "NodeNameToMetaVictims": proposed},
+        )
+        found: dict[str, tuple[str, ...]] = {}
+        for node, named in (answer.get("nodenametometavictims") or {}).items():
+            found[node] = tuple(str(one["UID"]) for one in (named or {}).get("Pods") or ())
+        return found
 
     async def _call(self, verb: str, body: dict[str, Any]) -> dict[str, Any]:
         url = self.extender.url(verb)

@@ -41,7 +41,8 @@ class InProcessTransport(httpx2.AsyncBaseTransport):
         exchange.task.add_done_callback(lambda _: self._streams.discard(exchange))
         timeout = (request.extensions.get("timeout") or {}).get("read")
         try:
-            await asyncio.wait_for(exchange.started.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await exchange.started.wait()
         except TimeoutError:
             raise httpx2.ReadTimeout("no answer in time", request=request) from None
         except BaseException:

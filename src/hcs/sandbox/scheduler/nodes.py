@@ -5,15 +5,14 @@ ports, volumes and spreading are left out: nothing in the sandbox has them.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
+from hcs.kube.amounts import read_amounts, requested
+from hcs.kube.fitting import unfit
 from hcs.kube.resources import Node
-from hcs.sandbox.scheduler.amounts import read_amounts, requested
 from hcs.sandbox.scheduler.objects import WholePod
-
-_KEEPS_OUT: Final = ("NoSchedule", "NoExecute")
 
 
 class NodeView(msgspec.Struct, frozen=True):
@@ -36,69 +35,8 @@ def why_not(pod: WholePod, view: NodeView, ignored: frozenset[str]) -> tuple[str
         view: the node as it is now.
         ignored: resources left to an extender.
     """
-    node = view.node
-    if node.spec.get("unschedulable") and not _tolerated(
-        {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}, pod
-    ):
-        return ("node(s) were unschedulable",)
-    for taint in node.spec.get("taints") or ():
-        if taint.get("effect") in _KEEPS_OUT and not _tolerated(taint, pod):
-            return (f"node(s) had untolerated taint {{{taint.get('key')}: {taint.get('value', '')}}}",)
-    if not _affine(pod, node):
-        return ("node(s) didn't match Pod's node affinity/selector",)
-    return _too_small(pod, view, ignored)
-
-
-def _tolerated(taint: Mapping[str, Any], pod: WholePod) -> bool:
-    for toleration in pod.spec.get("tolerations") or ():
-        if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
-            continue
-        if toleration.get("key") and toleration["key"] != taint.get("key"):
-            continue
-        if toleration.get("operator", "Equal") == "Exists":
-            return True
-        if toleration.get("key") and (toleration.get("value") or "") == (taint.get("value") or ""):
-            return True
-    return False
-
-
-def _affine(pod: WholePod, node: Node) -> bool:
-    labels = node.metadata.labels or {}
-    if any(labels.get(key) != value for key, value in (pod.spec.get("nodeSelector") or {}).items()):
-        return False
-    affinity = ((pod.spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    if affinity is None:
-        return True
-    return any(_term_matches(term, node, labels) for term in affinity.get("nodeSelectorTerms") or ())
-
-
-def _term_matches(term: Mapping[str, Any], node: Node, labels: Mapping[str, str]) -> bool:
-    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
-    if not expressions and not fields:
-        return False  # an empty term matches nothing
-    return all(_holds(e, labels) for e in expressions) and all(
-        _holds(f, {"metadata.name": node.metadata.name}) for f in fields
-    )
-
-
-def _holds(expression: Mapping[str, Any], values: Mapping[str, str]) -> bool:
-    value, wanted = values.get(expression["key"]), expression.get("values") or []
-    match expression["operator"]:
-        case "In":
-            return value is not None and value in wanted
-        case "NotIn":
-            return value is None or value not in wanted
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt":
-            return value is not None and value.lstrip("-").isdecimal() and int(value) > int(wanted[0])
-        case "Lt":
-            return value is not None and value.lstrip("-").isdecimal() and int(value) < int(wanted[0])
-    return False
+    refusal = unfit(pod.spec, view.node)
+    return (refusal,) if refusal else _too_small(pod, view, ignored)
 
 
 def _too_small(pod: WholePod, view: NodeView, ignored: frozenset[str]) -> tuple[str, ...]:

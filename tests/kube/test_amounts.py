@@ -2,7 +2,7 @@
 
 import pytest
 
-from hcs.sandbox.scheduler.amounts import parse_thousandths, requested
+from hcs.kube.amounts import parse_thousandths, requested
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,12 @@ def test_a_pod_asks_for_its_containers_or_its_hungriest_init_container() -> None
         "overhead": {"cpu": "250m"},
     }
     assert requested(spec) == {"pods": 1000, "cpu": 4250, "memory": 1024**3 * 1000}
+
+
+def test_a_sidecar_runs_beside_all_that_start_after_it() -> None:
+    def asks(cpu: str, **more: str) -> dict[str, object]:
+        return {"resources": {"requests": {"cpu": cpu}}, **more}
+
+    init = [asks("6"), asks("2", restartPolicy="Always"), asks("5")]
+    assert requested({"containers": [asks("1")], "initContainers": init})["cpu"] == 7000
+    assert requested({"containers": [asks("9")], "initContainers": init})["cpu"] == 11000

@@ -1,7 +1,7 @@
 """Node resources in thousandths of their unit, exactly, rounded up as Kubernetes does.
 
 CPU is asked in ``500m``, memory even in ``100m`` bytes; one integer scale for all keeps every comparison exact. A pod
-asks for the sum of its containers, or for its hungriest init container, whichever is more.
+asks for the sum of its containers and sidecars, or for its hungriest init container, whichever is more.
 """
 
 import math
@@ -45,14 +45,33 @@ def read_amounts(amounts: Mapping[str, str | int | float] | None) -> dict[str, i
 
 
 def requested(spec: Mapping[str, Any]) -> dict[str, int]:
-    """What a pod with this spec asks of its node, one ``pods`` included."""
-    total: dict[str, int] = {"pods": 1000}
-    for container in spec.get("containers") or ():
-        for name, amount in read_amounts((container.get("resources") or {}).get("requests")).items():
-            total[name] = total.get(name, 0) + amount
+    """What a pod with this spec asks of its node, one ``pods`` included.
+
+    Sidecars (init containers with ``restartPolicy: Always``) run beside everything that starts after them.
+    """
+    main = _summed(*(_requests(container) for container in spec.get("containers") or ()))
+    sidecars: dict[str, int] = {}
+    starting: dict[str, int] = {}
     for container in spec.get("initContainers") or ():
-        for name, amount in read_amounts((container.get("resources") or {}).get("requests")).items():
-            total[name] = max(total.get(name, 0), amount)
-    for name, amount in read_amounts(spec.get("overhead")).items():
-        total[name] = total.get(name, 0) + amount
+        if container.get("restartPolicy") == "Always":
+            sidecars = _summed(sidecars, _requests(container))
+            starting = _largest(starting, sidecars)
+        else:
+            starting = _largest(starting, _summed(sidecars, _requests(container)))
+    return {"pods": 1000, **_summed(_largest(_summed(main, sidecars), starting), read_amounts(spec.get("overhead")))}
+
+
+def _requests(container: Mapping[str, Any]) -> dict[str, int]:
+    return read_amounts((container.get("resources") or {}).get("requests"))
+
+
+def _summed(*amounts: Amounts) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for one in amounts:
+        for name, amount in one.items():
+            total[name] = total.get(name, 0) + amount
     return total
+
+
+def _largest(one: Amounts, other: Amounts) -> dict[str, int]:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in (*one, *other)}

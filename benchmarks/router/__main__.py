@@ -1,0 +1,89 @@
+"""How fast the router decides.
+
+    python -m benchmarks.router [--nodes 1000,5000,10000] [--decisions 3000] [--seed 1] [--policy hcs] --json
+
+For each number of nodes, with 8 devices each, in a process of its own:
+
+warm_per_s     decisions a second on a half-full fleet, every shape of pod seen before; one pod ends for each that comes
+warm_p99_ms    the 99th percentile of one decision
+cold_per_s     from the first pod on an empty fleet on, all first sights of a shape included
+http_per_s     the same calls over HTTP on loopback, one connection, client and server in one process, names only
+rss_mib        memory of the process afterwards, the benchmark's own pods included
+first_seen_ms  a decision for a shape never seen before
+sync_s         reading all nodes and laying the fleet out
+peak_mib       the most memory it ever had
+
+``gang64_ms`` is the plan of a gang of 64 on 5000 nodes with three levels of topology. All of these are decisions alone:
+no API server, no kube-scheduler.
+"""
+
+import argparse
+import asyncio
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from benchmarks.router.measure import measure
+
+from hcs.placement.policies import POLICIES
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; 0 on success."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.router", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nodes", type=_counts, default="1000,5000,10000", help="sizes, like 1000,5000")
+    parser.add_argument("--decisions", type=int, default=3000, help="decisions of each kind")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--policy", choices=sorted(POLICIES), default="hcs")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.alone:
+        print(json.dumps(asyncio.run(measure(options.nodes[0], options.decisions, options.seed, options.policy))))
+        return 0
+    answer: dict[str, object] = {}
+    for nodes in options.nodes:
+        command = [sys.executable, "-m", "benchmarks.router", "--alone", "--nodes", str(nodes)]
+        command += ["--decisions", str(options.decisions), "--seed", str(options.seed), "--policy", options.policy]
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+        answer[str(nodes)] = json.loads(done.stdout)
+    answer["gang64_ms"] = _gang64()
+    answer["policy"], answer["seed"] = options.policy, options.seed
+    answer["machine"] = f"{platform.machine()}, Python {platform.python_version()}"
+    print(json.dumps(answer) if options.json else _table(answer))
+    return 0
+
+
+def _gang64() -> float:
+    from benchmarks.gangs import gang64
+
+    return round(gang64(5000), 2)
+
+
+def _counts(text: str) -> list[int]:
+    try:
+        counts = [int(part) for part in text.split(",")]
+    except ValueError:
+        counts = [0]
+    if not all(1 <= count <= 100_000 for count in counts):
+        raise argparse.ArgumentTypeError(f"cannot read {text!r} as numbers of nodes; write it like 1000,5000")
+    return counts
+
+
+def _table(answer: dict[str, object]) -> str:
+    lines = []
+    for name, value in answer.items():
+        if isinstance(value, dict):
+            lines.append(f"{name} nodes")
+            lines.extend(f"  {what:<14} {amount}" for what, amount in value.items())
+        else:
+            lines.append(f"{name}: {value}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

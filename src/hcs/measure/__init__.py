@@ -1,0 +1,1 @@
+"""What a card really does: timed work on it, and the figures that follow."""

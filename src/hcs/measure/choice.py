@@ -1,0 +1,44 @@
+"""Which backends there are on this machine, and which of their cards is the one that is meant."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hcs.measure.backends import Backend, BackendError, Unit
+from hcs.measure.cupy_backend import find_cupy
+from hcs.measure.emulated_backend import EmulatedBackend
+from hcs.measure.numpy_backend import NumpyBackend
+from hcs.measure.torch_backend import find_torch
+
+
+def backends(emulated_cards: Path | None = None) -> list[Backend]:
+    """All that can work here, the best first; the processor last, so that there is always one.
+
+    Args:
+        emulated_cards: a directory of emulated cards; then nothing else is looked for.
+    """
+    if emulated_cards is not None:
+        return [EmulatedBackend(emulated_cards)]
+    return [*find_torch(), *find_cupy(), NumpyBackend()]
+
+
+def find_unit(candidates: Sequence[Backend], uuid: str) -> tuple[Backend, Unit] | None:
+    """The card with this UUID, and who drives it; None where no backend lists it.
+
+    Raises:
+        BackendError: a framework that tells no UUIDs lists several cards: guessing would measure somebody's card.
+    """
+    blind = []
+    for backend in candidates:
+        units = backend.units() if backend.is_card else ()
+        for unit in units:
+            if unit.uuid == uuid:
+                return backend, unit
+        if units and not any(unit.uuid for unit in units):
+            blind.append((backend, units))
+    for backend, units in blind:
+        if len(units) == 1:
+            return backend, units[0]
+        raise BackendError(
+            f"{backend.name} lists {len(units)} cards without UUIDs; make only the one to measure visible to it"
+        )
+    return None

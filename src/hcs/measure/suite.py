@@ -1,0 +1,140 @@
+"""The suite: which work is timed, and what its times say.
+
+Matrix multiplication follows the method of the published measurements it is compared with: square matrices up to
+10240, the best size counts. Memory bandwidth counts a copy's bytes twice, read and written. Runs are repeated until
+they take long against the cost of a launch.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from hcs.measure.backends import Backend, BackendError, Precision
+from hcs.measure.timing import Timing, time_work
+
+VERSION: Final = 1
+"""Of the method: figures of different versions are not compared."""
+
+SIZES: Final = (4096, 8192, 10240)
+SMALL_SIZES: Final = (256, 512, 1024)
+"""For processors, where the large ones would take minutes."""
+COPY_BYTES: Final = 1 << 30
+SMALL_COPY_BYTES: Final = 64 << 20
+PEER_BYTES: Final = 256 << 20
+AIM_SECONDS: Final = 0.05
+"""How long one timed run should take at least."""
+MOST_REPEATS: Final = 10_000
+
+_UNITS: Final[dict[Precision, str]] = {"fp16": "TFLOPS", "bf16": "TFLOPS", "fp32": "TFLOPS", "int8": "TOPS"}
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One measured figure: ``metric`` like ``gemm_fp16``, in ``unit``; ``spread`` is a part of the value.
+
+    ``detail`` says what exactly ran. A figure that is not ``steady`` is shown and never used.
+    """
+
+    metric: str
+    value: float
+    unit: str
+    spread: float
+    steady: bool
+    samples: int
+    detail: str = ""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A metric that could not be measured, and why."""
+
+    metric: str
+    why: str
+
+
+Outcome = Figure | Failure
+Telling = Callable[[str], None]
+
+
+def measure(
+    backend: Backend,
+    unit: int,
+    *,
+    peers: Sequence[int] = (),
+    sizes: Sequence[int] = SIZES,
+    copied: int = COPY_BYTES,
+    tell: Telling | None = None,
+) -> tuple[Outcome, ...]:
+    """Measure one card with all that its backend can do.
+
+    Args:
+        backend: drives the card.
+        unit: the backend's number of the card.
+        peers: other cards to copy to.
+        sizes: sides of the matrices.
+        copied: bytes of a copy.
+        tell: told what is measured next.
+    """
+    return tuple(_all(backend, unit, peers, sizes, copied, tell or (lambda _: None)))
+
+
+def _all(
+    backend: Backend, unit: int, peers: Sequence[int], sizes: Sequence[int], copied: int, tell: Telling
+) -> Iterator[Outcome]:
+    for precision in backend.precisions(unit):
+        tell(f"matrix multiplication in {precision}")
+        yield _attempt(f"gemm_{precision}", lambda p=precision: _multiplication(backend, unit, p, sizes))  # type: ignore[misc]
+    tell("memory bandwidth")
+    yield _attempt("mem_bandwidth", lambda: _bandwidth(backend, unit, copied))
+    for peer in peers:
+        tell(f"copying to card {peer}")
+        yield _attempt(f"p2p_to_{peer}", lambda p=peer: _peer(backend, unit, p))  # type: ignore[misc]
+
+
+def _attempt(metric: str, work: Callable[[], Figure]) -> Outcome:
+    try:
+        return work()
+    except (BackendError, ValueError, MemoryError) as error:
+        return Failure(metric, " ".join(str(error).split())[:300])
+
+
+def _multiplication(backend: Backend, unit: int, precision: Precision, sizes: Sequence[int]) -> Figure:
+    best: tuple[float, int, Timing] | None = None
+    for size in sizes:
+        timing, repeats = _timed(lambda r, n=size: backend.multiply(unit, n, precision, r))  # type: ignore[misc]
+        rate = 2 * size**3 * repeats / timing.seconds / 1e12
+        if best is None or rate > best[0]:
+            best = (rate, size, timing)
+    assert best is not None  # there is at least one size
+    rate, size, timing = best
+    return _figure(f"gemm_{precision}", rate, _UNITS[precision], timing, f"best of {_list(sizes)}: {size}")
+
+
+def _bandwidth(backend: Backend, unit: int, copied: int) -> Figure:
+    timing, repeats = _timed(lambda r: backend.copy(unit, copied, r))
+    rate = 2 * copied * repeats / timing.seconds / 1e9
+    return _figure("mem_bandwidth", rate, "GB/s", timing, f"copy of {copied >> 20} MiB, read and written")
+
+
+def _peer(backend: Backend, unit: int, peer: int) -> Figure:
+    if backend.copy_to(unit, peer, 1 << 20, 1) is None:
+        raise BackendError(f"card {unit} cannot copy to card {peer} directly")
+    timing, repeats = _timed(lambda r: backend.copy_to(unit, peer, PEER_BYTES, r) or 0.0)
+    rate = PEER_BYTES * repeats / timing.seconds / 1e9
+    return _figure(f"p2p_to_{peer}", rate, "GB/s", timing, f"copy of {PEER_BYTES >> 20} MiB, one direction")
+
+
+def _timed(work: Callable[[int], float]) -> tuple[Timing, int]:
+    """Find how many repeats make a run long enough, then time such runs."""
+    repeats, seconds = 1, work(1)
+    while seconds < AIM_SECONDS and repeats < MOST_REPEATS:
+        repeats = min(MOST_REPEATS, max(repeats * 2, int(repeats * AIM_SECONDS / max(seconds, 1e-9)) + 1))
+        seconds = work(repeats)
+    return time_work(lambda: work(repeats)), repeats
+
+
+def _figure(metric: str, value: float, unit: str, timing: Timing, detail: str) -> Figure:
+    return Figure(metric, value, unit, round(timing.spread, 5), timing.steady, timing.samples, detail)
+
+
+def _list(sizes: Sequence[int]) -> str:
+    return ", ".join(map(str, sizes))

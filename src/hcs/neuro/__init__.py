@@ -1,0 +1,1 @@
+"""Spiking hardware as a shared resource: boards, core rectangles, tenants, routes, tasks. Pure."""

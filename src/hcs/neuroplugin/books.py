@@ -1,0 +1,306 @@
+"""Which id of which resource is whose: pods', the neural service's, or nobody's. The plugin's memory, without I/O.
+
+An id is a piece of one board: so many KSPS, one channel of one port, some cores. Pods take ids through the kubelet;
+what tasks of the neural service take is withdrawn: as many free ids turn unhealthy, so that kube-scheduler counts
+them no more, and healthy again afterwards. What pods hold is booked on the boards at once, so the service cannot give
+it away. So both ways in share one capacity and neither can over-commit it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from hcs.deviceplugin.podresources import Holder, Holding
+from hcs.deviceplugin.resource import MAX_UNITS, Grant, HostDevice, HostMount, Unit
+from hcs.model.refusals import Refusal, RefusedError
+from hcs.neuro.capacities import WORDS, Amounts, capacity_of
+from hcs.neuro.grids import Rectangle
+from hcs.neuro.scheduling import choose_rectangle
+from hcs.neuro.service import NeuralService, Site
+from hcs.neuroplugin.settings import Settings
+
+_LETTERS: Final = {"ksps": "k", "streams": "e", "activations": "n", "updates": "s", "cores": "c"}
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """What one id is. ``port`` and ``channel`` are set for streams."""
+
+    board: str
+    port: str = ""
+    channel: int = 0
+
+
+class Taken(msgspec.Struct):
+    """Ids given to a container in one call. ``key`` is a global number, never used again."""
+
+    key: int
+    ids: frozenset[str]
+    board: str
+    amount: int
+    holder: Holder | None = None
+    rectangle: Rectangle | None = None
+    seen: bool = False
+    missed: int = 0
+
+
+class Books:
+    """The books of one node."""
+
+    def __init__(self, service: NeuralService, settings: Settings) -> None:
+        """Lay out the ids of all boards.
+
+        Args:
+            service: the boards.
+            settings: domain and units.
+
+        Raises:
+            RefusedError: there would be more ids than a kubelet can take.
+        """
+        self.service, self.settings = service, settings
+        self._pieces: dict[str, dict[str, Piece]] = {}
+        self._taken: dict[str, dict[int, Taken]] = {}
+        self._owner: dict[str, int] = {}
+        """Id → key of who has it; ids of different resources never look alike."""
+        boards = sorted(service.sites.values(), key=lambda site: site.board.id)
+        for number, site in enumerate(boards):
+            for word in settings.resources:
+                name = self.name(word, site)
+                self._pieces.setdefault(name, {}).update(self._layout(word, number, site, name))
+                self._taken.setdefault(name, {})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All resources."""
+        return tuple(self._pieces)
+
+    def name(self, word: str, site: Site) -> str:
+        """The resource of a word for a board; unlike modules have resources of their own."""
+        module = f"-{site.board.model.module}" if site.board.model.module else ""
+        return f"{self.settings.domain}/{word}{module}"
+
+    def word(self, name: str) -> str:
+        """The word of a resource."""
+        rest = name.partition("/")[2]
+        return next(word for word in WORDS if rest == word or rest.startswith(f"{word}-"))
+
+    def units(self, name: str, healthy: frozenset[str] | None = None) -> list[Unit]:
+        """The list for the kubelet; ``healthy`` as :meth:`healthy` gives it."""
+        healthy = self.healthy(name) if healthy is None else healthy
+        units = []
+        for id, piece in self._pieces[name].items():
+            numa = self.service.sites[piece.board].board.numa
+            units.append(Unit(id, id in healthy, () if numa is None else (numa,)))
+        return units
+
+    def prefer(self, name: str, available: Iterable[str], required: Iterable[str], size: int) -> tuple[str, ...]:
+        """Ids of one board: of that of the required ones, otherwise of the fullest that still has enough."""
+        pieces = self._pieces[name]
+        chosen = [id for id in required if id in pieces]
+        known = set(chosen)
+        by_board: dict[str, list[str]] = {}
+        for id in available:
+            if id in pieces and id not in known:
+                by_board.setdefault(pieces[id].board, []).append(id)
+        wanted = pieces[chosen[0]].board if chosen else None
+        need = size - len(chosen)
+        order = sorted(by_board, key=lambda b: (b != wanted, len(by_board[b]) < need, len(by_board[b]), b))
+        # Channels of different ports share the load; other ids are taken in order.
+        for board in order:
+            chosen.extend(sorted(by_board[board])[: size - len(chosen)])
+        return tuple(chosen[:size])
+
+    def allocate(self, name: str, ids: tuple[str, ...]) -> Grant:
+        """Book ids for a container.
+
+        Raises:
+            RefusedError: they are taken, on several boards, or the board has lost capacity meanwhile.
+        """
+        pieces, word = self._pieces[name], self.word(name)
+        field = WORDS[word]
+        boards = sorted({pieces[id].board for id in ids})
+        if len(boards) != 1:
+            raise RefusedError(
+                Refusal(
+                    "SplitOverBoards",
+                    f"{len(ids)} of {name} would come from {' and '.join(boards)}; no task runs on two boards, "
+                    "ask for less than the largest board has free",
+                )
+            )
+        site = self.service.sites[boards[0]]
+        owners = {self._owner[id] for id in ids if id in self._owner}
+        for other in [self._taken[name][key] for key in sorted(owners)]:
+            if other.ids == frozenset(ids):
+                return self._grant(word, other)
+            # The kubelet gives an id again only when its former holder is gone.
+            self._return(name, other)
+        amount = len(ids) * self.settings.units.of(field)
+        key = self.service.next_id
+        self.service.next_id += 1
+        taken = Taken(key, frozenset(ids), boards[0], amount)
+        self._book(site, word, taken, [pieces[id] for id in ids])
+        self._taken[name][key] = taken
+        self._owner.update(dict.fromkeys(ids, key))
+        return self._grant(word, taken)
+
+    def identify(self, name: str, ids: Iterable[str], holder: Holder | None) -> Taken | None:
+        """Note whose container ids are, as podresources says; say what was booked for them."""
+        wanted = frozenset(ids)
+        found = next((t for t in self._taken[name].values() if t.ids == wanted), None)
+        if found is not None and holder is not None:
+            found.holder, found.seen = holder, True
+        return found
+
+    def of(self, holder: Holder) -> dict[str, Taken]:
+        """Everything a container holds, by resource."""
+        return {name: t for name, held in self._taken.items() for t in held.values() if t.holder == holder}
+
+    def reconcile(self, holdings: Iterable[Holding]) -> list[Taken]:
+        """Compare with what the kubelet says containers hold: free what is gone, book what an earlier run gave.
+
+        Ids just allocated are not shown before the container is admitted, so what was never seen is kept for three
+        looks.
+
+        Returns:
+            What came free.
+        """
+        holdings = list(holdings)
+        freed = []
+        for name, taken in self._taken.items():
+            held = {holding.holder: holding.ids[name] for holding in holdings if holding.ids.get(name)}
+            all_held = frozenset().union(*held.values()) if held else frozenset()
+            for entry in list(taken.values()):
+                if entry.ids <= all_held:
+                    entry.seen, entry.missed = True, 0
+                    entry.holder = next((h for h, ids in held.items() if ids == entry.ids), entry.holder)
+                    continue
+                entry.missed += 1
+                if entry.seen or entry.missed >= 3:
+                    self._return(name, entry)
+                    freed.append(entry)
+            known = frozenset().union(*(entry.ids for entry in taken.values())) if taken else frozenset()
+            for holder, ids in held.items():
+                if ids <= self._pieces[name].keys() and not ids & known:
+                    try:
+                        self.allocate(name, tuple(sorted(ids)))
+                    except RefusedError:
+                        continue  # the board lost it meanwhile; the pod keeps running on what is left
+                    self.identify(name, ids, holder)
+        return freed
+
+    # Inside.
+
+    def _layout(self, word: str, number: int, site: Site, name: str) -> Mapping[str, Piece]:
+        field, board = WORDS[word], site.board
+        prefix = f"{_LETTERS[field]}{number}-"
+        if field == "streams":
+            return {
+                f"{prefix}{port.name}-{channel}": Piece(board.id, port.name, channel)
+                for port in board.model.ports
+                for channel in site.ledger.free_channels(port)
+            }
+        healthy = msgspec.structs.replace(board, dead_cores=frozenset(), dead_routers=frozenset())
+        count = getattr(capacity_of(healthy), field) // self.settings.units.of(field)
+        if count > MAX_UNITS:
+            unit = -(-getattr(capacity_of(healthy), field) // 5000)
+            raise RefusedError(
+                Refusal(
+                    "ListTooLong",
+                    f"{name}: board {board.id} would have {count} ids, and the most a kubelet should be given is "
+                    f"{MAX_UNITS}; let one id stand for more, like --unit {word}={unit}",
+                )
+            )
+        width = len(str(max(0, count - 1)))
+        return {f"{prefix}{i:0{width}}": Piece(board.id) for i in range(count)}
+
+    def healthy(self, name: str) -> frozenset[str]:
+        """The ids that pods hold or may have: as many beside those held as are free on their board."""
+        field = WORDS[self.word(name)]
+        taken = {id for entry in self._taken[name].values() for id in entry.ids}
+        healthy = set(taken)
+        if field == "streams":
+            for id, piece in self._pieces[name].items():
+                site = self.service.sites[piece.board]
+                port = next(p for p in site.board.model.ports if p.name == piece.port)
+                if id not in taken and piece.channel in site.ledger.free_channels(port):
+                    healthy.add(id)
+            return frozenset(healthy)
+        left: dict[str, int] = {}
+        for id, piece in self._pieces[name].items():
+            if id in taken:
+                continue
+            if piece.board not in left:
+                free = getattr(self.service.sites[piece.board].free(), field)
+                left[piece.board] = max(0, free) // self.settings.units.of(field)
+            if left[piece.board] > 0:
+                left[piece.board] -= 1
+                healthy.add(id)
+        return frozenset(healthy)
+
+    def _book(self, site: Site, word: str, taken: Taken, pieces: list[Piece]) -> None:
+        field = WORDS[word]
+        if field == "streams":
+            site.ledger.claim(taken.key, [(piece.port, piece.channel) for piece in pieces])
+            return
+        if field == "cores":
+            placed = choose_rectangle(site.cores, taken.amount)
+            if placed is not None:
+                site.cores.hold(taken.key, placed.rectangle)
+                taken.rectangle = placed.rectangle
+                return
+            raise RefusedError(
+                Refusal(
+                    "Fragmented",
+                    f"asks for {taken.amount} cores of board {site.board.id}, which has no rectangle for them; "
+                    "ask for fewer, or wait",
+                )
+            )
+        free: int = getattr(site.free(), field)
+        if taken.amount > free:
+            raise RefusedError(
+                Refusal(
+                    "CapacityTaken",
+                    f"asks for {taken.amount} of {word}, and board {site.board.id} has {max(0, free)} left; "
+                    "the neural service took it meanwhile, try again",
+                )
+            )
+        site.taken = site.taken + Amounts(**{field: taken.amount})
+
+    def _return(self, name: str, taken: Taken) -> None:
+        field = WORDS[self.word(name)]
+        site = self.service.sites[taken.board]
+        if field == "streams":
+            site.ledger.release(taken.key)
+        elif field == "cores":
+            site.cores.release(taken.key)
+        else:
+            site.taken = site.taken - Amounts(**{field: taken.amount})
+        del self._taken[name][taken.key]
+        for id in taken.ids:
+            self._owner.pop(id, None)
+
+    def _grant(self, word: str, taken: Taken) -> Grant:
+        """What the container is told. Queue and channels name the board's own, which its driver knows."""
+        site = self.service.sites[taken.board]
+        env = {"SNN_BOARD": taken.board}
+        if word == "ksps":
+            env["SNN_MAX_KSPS"] = env["SNN_KSPS_ALLOCATED"] = str(taken.amount)
+            env["SNN_PULSE_INPUT_QUEUE_ID"] = f"{taken.board}-q{taken.key}"
+        elif word == "event-routing-streams":
+            channels = [f"{c.port}/{c.channel}" for c in site.ledger.corridors(taken.key)]
+            env["SNN_ROUTER_CHANNEL"] = ",".join(channels)
+            env["SNN_ROUTING_STREAMS_ALLOCATED"] = str(len(channels))
+        elif word == "neuron-activation-rate":
+            env["SNN_MAX_ACTIVATION_RATE"] = str(taken.amount)
+        elif word == "synaptic-update-rate":
+            env["SNN_MAX_UPDATE_RATE"] = str(taken.amount)
+        elif taken.rectangle is not None:
+            r = taken.rectangle
+            env["SNN_CORES_ALLOCATED"] = str(taken.amount)
+            env["SNN_CORE_RECTANGLE"] = f"{r.x},{r.y},{r.width},{r.height}"
+        nodes = [node.replace("{board}", taken.board) for node in self.settings.device_nodes]
+        return Grant(
+            env=env,
+            devices=tuple(HostDevice(node, node) for node in nodes),
+            mounts=tuple(HostMount(host, inside) for host, inside in self.settings.mounts),
+        )

@@ -1,0 +1,448 @@
+"""Leads gangs from their gates to their nodes: plans, reserves, opens, holds at the barrier, and clears up.
+
+Every step is decided on :mod:`hcs.router.gangs` without a pause in the code; only patches and evictions are waited for.
+A bind that comes to the barrier keeps kube-scheduler's CPU and memory for its pod while it waits, so when the last one
+has come, everything that any member needs is held.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final, Protocol
+
+import httpx2
+import msgspec
+from lightkube import ApiError, AsyncClient
+from lightkube.types import PatchType
+from prometheus_client import Counter
+
+from hcs.kube import resources
+from hcs.kube.informer import ChangeKind
+from hcs.kube.writes import evict
+from hcs.model import names
+from hcs.model.allocations import Allocation, allocation_of
+from hcs.model.gangs import PodGroup, read_membership
+from hcs.model.pods import Pod
+from hcs.model.refusals import Refusal, RefusedError
+from hcs.model.requests import ComputeRequest, read_request
+from hcs.placement.appraisals import ReferenceRates, VendorBound
+from hcs.placement.gangs import Gang, GangPlan, Member, check_plan, plan_gang
+from hcs.placement.plans import Unplaceable
+from hcs.placement.snapshot import Snapshot
+from hcs.router.decisions import Chosen, Refused
+from hcs.router.gangs import AVOID_SECONDS, BARRIER_SECONDS, GangBook, Standing, is_held, overflowing, planned
+from hcs.router.machines import amounts_of
+from hcs.router.offers import without_gate
+from hcs.router.preemption import Candidate
+
+log = logging.getLogger(__name__)
+
+REPLAN_SECONDS: Final = 1.0
+"""The least time between two attempts at a plan that found no place."""
+EVICT_AGAIN_SECONDS: Final = 5.0
+_ROUNDS: Final = 8
+
+
+class Desk(Protocol):
+    """What the conductor needs of the router."""
+
+    def snapshot_without(self, uids: Collection[str]) -> Snapshot:
+        """The fleet with all that is taken or promised, but not to these pods."""
+
+    def nodes_for(self, pod: Pod) -> list[str]:
+        """Nodes whose agents answer and to which kube-scheduler would let the pod go now."""
+
+    def bound_for(self, pod: Pod, request: ComputeRequest) -> VendorBound | None:
+        """The only vendors a pod can run on."""
+
+    def rooms(self, nodes: Iterable[str]) -> dict[str, tuple[int, int, int]]:
+        """Free thousandths of a CPU, bytes and pod slots."""
+
+    def rates(self) -> ReferenceRates:
+        """Rates of models outside the fleet."""
+
+    def hold(self, pod: Pod, allocation: Allocation, reason: str, seconds: float | None = None) -> None:
+        """Promise devices to a pod."""
+
+    def commit(self, pod: Pod, allocation: Allocation, reason: str) -> None:
+        """The Binding is about to be sent."""
+
+    def release(self, uids: Iterable[str]) -> None:
+        """Drop promises that were not committed."""
+
+    def tell(self, pod: Pod, reason: str, message: str, *, warning: bool) -> None:
+        """Record an event about a pod."""
+
+    async def wake(self, pod: Pod) -> None:
+        """Have kube-scheduler try a refused pod again."""
+
+
+class Conductor:
+    """The gangs of one router."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        desk: Desk,
+        *,
+        now: Callable[[], float],
+        stir: Callable[[], None],
+        count: Counter,
+        hold_seconds: float,
+        barrier_seconds: float = BARRIER_SECONDS,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            client: the API server.
+            desk: the router.
+            now: seconds on a clock that only goes forward.
+            stir: has :meth:`tend` called soon.
+            count: gangs by what became of them.
+            hold_seconds: how long a plan holds its devices until all binds have come.
+            barrier_seconds: how long the first bind waits for the last.
+        """
+        self._client, self._desk, self._now, self._stir = client, desk, now, stir
+        self._count, self._hold_seconds, self._barrier_seconds = count, hold_seconds, barrier_seconds
+        self.book = GangBook()
+        self._waits: dict[str, asyncio.Future[str]] = {}
+        self._unseen: set[str] = set()
+        self._evict_at: dict[str, float] = {}
+
+    def leads(self, pod: Pod) -> bool:
+        """Whether a pod is a member of a gang, by the book or, before it is in there, by its own words."""
+        if pod.spec.schedulerName != names.SCHEDULER:
+            return False
+        if self.book.of(pod.metadata.uid) is not None:
+            return True
+        try:
+            return read_membership(pod) is not None and read_request(pod) is not None
+        except RefusedError:
+            return False
+
+    def pod_changed(self, kind: ChangeKind, pod: Pod, *, ours: bool) -> None:
+        """A pod of the cluster changed."""
+        uid = pod.metadata.uid
+        gang = self.book.pod_changed(kind, pod, ours=ours)
+        if gang is None:
+            return
+        if uid in self._unseen:
+            self._unseen.discard(uid)
+            gang.refused.add(uid)
+        if gang.phase == "binding" and uid in gang.left:
+            if uid not in gang.members:
+                self.concluded(uid, bound=False)
+            elif pod.spec.nodeName:
+                self.concluded(uid, bound=True)
+        elif gang.phase == "planned" and uid not in gang.members and planned(gang.plan, uid) is not None:
+            self._drop(gang, f"member {pod.metadata.name} is gone", result="stale")
+        if gang.dirty or gang.restarting:
+            self._stir()
+
+    def group_changed(self, kind: ChangeKind, group: PodGroup) -> None:
+        """A PodGroup object changed."""
+        self.book.group_changed(kind, group)
+        self._stir()
+
+    def decide(self, pod: Pod, nodes: Sequence[str]) -> Chosen | Refused:
+        """Lead a member to its planned node, or have it wait for the others."""
+        uid = pod.metadata.uid
+        gang = self.book.of(uid)
+        allocation = planned(gang.plan, uid) if gang is not None else None
+        if gang is not None and gang.plan is not None and allocation is not None:
+            if allocation.node in nodes:
+                return Chosen(allocation, gang.plan.reason or f"placed with gang {gang.membership.name}")
+            gang.avoided[uid, allocation.node] = self._now() + AVOID_SECONDS
+            if gang.phase == "planned":
+                self._drop(gang, f"{allocation.node} is closed to {pod.metadata.name}", result="closed", contends=True)
+        if gang is not None:
+            gang.refused.add(uid)
+        else:
+            self._unseen.add(uid)
+        why = Refusal("GangWaiting", "waits until every member of its gang has a place at the same time")
+        return Refused(str(why), dict.fromkeys(nodes, why))
+
+    async def arrive(self, pod: Pod, node: str) -> Chosen | str:
+        """A member's bind has come: wait for the others; returns its devices, or why nothing can be bound."""
+        uid = pod.metadata.uid
+        gang = self.book.of(uid)
+        allocation = planned(gang.plan, uid) if gang is not None else None
+        if gang is None or gang.plan is None or allocation is None or allocation.node != node:
+            return f"no plan of its gang has the pod on {node} any more"
+        chosen = Chosen(allocation, gang.plan.reason or f"placed with gang {gang.membership.name}")
+        if gang.phase == "binding":
+            return chosen
+        gang.arrived.add(uid)
+        waits = self._waits[uid] = asyncio.get_running_loop().create_future()
+        if all(member.pod in gang.arrived for member in gang.plan.members):
+            self._go(gang)
+        else:
+            self._hold(gang, self._barrier_seconds + 5.0)
+        try:
+            async with asyncio.timeout(self._barrier_seconds):
+                error = await waits
+        except TimeoutError:
+            error = f"not all members of the gang reached their bind within {self._barrier_seconds:g} s"
+            if gang.phase == "planned":
+                self._drop(gang, error, result="timeout", contends=True)
+        finally:
+            if self._waits.get(uid) is waits:
+                del self._waits[uid]
+        return error or chosen
+
+    def concluded(self, uid: str, *, bound: bool) -> None:
+        """A member's Binding is written, or will not be."""
+        gang = self.book.of(uid)
+        if gang is None:
+            gang = next((one for one in self.book if uid in one.left), None)
+        if gang is None or gang.phase != "binding" or uid not in gang.left:
+            return
+        gang.left.discard(uid)
+        (gang.bound if bound else gang.failed).add(uid)
+        if bound and uid in gang.members and not gang.members[uid].spec.nodeName:
+            gang.started.add(uid)
+        if gang.left:
+            return
+        started, failed = set(gang.bound), set(gang.failed)
+        if failed:
+            log.warning("gang failed to start: gang=%s bound=%d failed=%d", gang.key, len(started), len(failed))
+            gang.restarting |= started
+            self._count.labels("restarted" if started else "failed").inc()
+            gang.fail(self._now(), contends=False)
+        else:
+            log.info("gang started: gang=%s members=%d", gang.key, len(started))
+            self._count.labels("started").inc()
+            gang.forget_plan()
+            gang.failures, gang.contends, gang.told = 0, False, ""
+        self._stir()
+
+    def candidates(self) -> list[Candidate]:
+        """Complete gangs without a plan, for which others might be evicted."""
+        found = []
+        for gang in self.book:
+            pods = tuple(gang.pending)
+            if gang.phase != "waiting" or not pods or not gang.told or gang.missing(self.book.group(gang)):
+                continue
+            asked = self._asked(gang)
+            if not isinstance(asked, str):
+                found.append(Candidate(gang.key, pods, asked[0]))
+        return found
+
+    async def tend(self) -> float | None:
+        """Plan what can be planned, open gates, clear up; returns when to be called again, None: after a change."""
+        times: list[float] = []
+        for gang in list(self.book):
+            now = self._now()
+            gang.avoided = {key: until for key, until in gang.avoided.items() if until > now}
+            if gang.phase == "planned" and now >= gang.until:
+                self._drop(gang, "not all members came in time", result="expired", contends=True)
+            if gang.restarting:
+                await self._clear(gang)
+                times.append(now + EVICT_AGAIN_SECONDS)
+            if gang.phase == "waiting" and gang.pending and gang.dirty and not gang.restarting:
+                if now < gang.not_before:
+                    times.append(gang.not_before)
+                else:
+                    self._plan(gang)
+                    await asyncio.sleep(0)
+                    if gang.phase == "waiting" and gang.dirty:
+                        times.append(gang.not_before)
+            if gang.phase == "planned":
+                await self._open(gang)
+                times.append(gang.until)
+        return min(times, default=None)
+
+    def _plan(self, gang: Standing) -> None:
+        gang.dirty = False
+        group = self.book.group(gang)
+        now = self._now()
+        if gang.missing(group):
+            return
+        if not self.book.may_plan(gang):
+            gang.dirty, gang.not_before = True, now + REPLAN_SECONDS
+            return
+        answer = self._find(gang)
+        if isinstance(answer, str):
+            gang.not_before = now + REPLAN_SECONDS
+            if gang.told != answer:
+                gang.told = answer
+                log.info("gang refused: gang=%s why=%s", gang.key, answer)
+                for pod in gang.pending:
+                    self._desk.tell(pod, "FailedPlacement", f"gang {gang.membership.name}: {answer}", warning=True)
+            return
+        gang.plan, gang.phase, gang.told = answer, "planned", ""
+        self._hold(gang, self._hold_seconds)
+        self._count.labels("planned").inc()
+        log.info("gang planned: gang=%s members=%d spread=%s", gang.key, len(answer.members), answer.spread)
+
+    def _find(self, gang: Standing) -> GangPlan | str:
+        """A plan on which the nodes' CPU and memory suffice as well, or why there is none."""
+        asked = self._asked(gang)
+        if isinstance(asked, str):
+            return asked
+        wanted, bounds = asked
+        members: Sequence[Member] = wanted.members
+        needs = {member.pod: amounts_of(gang.members[member.pod]) for member in members}
+        snapshot = self._desk.snapshot_without(needs)
+        for _ in range(_ROUNDS):
+            wanted = msgspec.structs.replace(wanted, members=tuple(members))
+            plan = plan_gang(snapshot, wanted, reference_rates=self._desk.rates(), bounds=bounds)
+            if isinstance(plan, Unplaceable):
+                return plan.summary
+            over = overflowing(plan, needs, self._desk.rooms({m.placement.node for m in plan.members}))
+            if not over:
+                return plan
+            members = _spilled(members, plan, dict(over))
+            if any(not member.nodes for member in members):
+                break
+        return "the nodes with the cards have too little CPU, memory or room for pods for all members together"
+
+    def _asked(self, gang: Standing) -> tuple[Gang, dict[str, VendorBound]] | str:
+        """What is to be planned of a gang: its pending members, and the vendors each is bound to; or why nothing."""
+        members, bounds, portable = [], {}, True
+        for pod in gang.pending:
+            uid = pod.metadata.uid
+            try:
+                request = read_request(pod)
+            except RefusedError as error:
+                return f"member {pod.metadata.name}: {error}"
+            if request is None:
+                return f"member {pod.metadata.name} asks for nothing of ours"
+            portable = portable and request.portable
+            nodes = frozenset(n for n in self._desk.nodes_for(pod) if (uid, n) not in gang.avoided)
+            if not nodes:
+                return f"no node is open to member {pod.metadata.name}; see its taints, selectors, CPU and memory"
+            members.append(Member(uid, request, nodes))
+            bound = self._bound(gang, pod, request)
+            if bound is not None:
+                bounds[uid] = bound
+        least = gang.least(self.book.group(gang))
+        return Gang(gang.key, tuple(members), 0 if least >= len(members) else least, portable), bounds
+
+    def _bound(self, gang: Standing, pod: Pod, request: ComputeRequest) -> VendorBound | None:
+        """A member that joins a gang under way stays with its vendor, unless it is portable."""
+        bound = self._desk.bound_for(pod, request)
+        vendors = {v for one in gang.running if (v := _vendor(one))} if not request.portable else set()
+        if not vendors:
+            return bound
+        able = frozenset(vendors) if bound is None else bound.vendors & vendors
+        return VendorBound(
+            able, Refusal("GangVendor", f"the other members of the gang run on {', '.join(sorted(vendors))}")
+        )
+
+    def _hold(self, gang: Standing, seconds: float) -> None:
+        """Promise every member its devices, all until the same moment."""
+        assert gang.plan is not None
+        gang.until = max(gang.until if gang.phase == "planned" else 0.0, self._now() + seconds)
+        for member in gang.plan.members:
+            pod = gang.members.get(member.pod)
+            if pod is not None:
+                allocation = member.placement.allocation(member.pod)
+                self._desk.hold(pod, allocation, gang.plan.reason, gang.until - self._now())
+
+    def _go(self, gang: Standing) -> None:
+        """All have come: one last look, then nothing holds them any more."""
+        assert gang.plan is not None
+        allocations = gang.plan.allocations()
+        stale = check_plan(self._desk.snapshot_without({one.pod for one in allocations}), gang.plan)
+        if stale is not None:
+            self._drop(gang, f"the gang's plan does not hold any more: {stale.message}", result="stale")
+            return
+        gang.phase = "binding"
+        gang.left, gang.bound, gang.failed = {one.pod for one in allocations}, set(), set()
+        for allocation in allocations:
+            self._desk.commit(gang.members[allocation.pod], allocation, gang.plan.reason)
+            waits = self._waits.get(allocation.pod)
+            if waits is not None and not waits.done():
+                waits.set_result("")
+
+    def _drop(self, gang: Standing, why: str, *, result: str, contends: bool = False) -> None:
+        """The plan came to nothing: nobody is bound, everything is free again."""
+        log.info("gang plan dropped: gang=%s why=%s", gang.key, why)
+        self._count.labels(result).inc()
+        arrived = set(gang.arrived)
+        if result == "stale":
+            uids = gang.forget_plan()
+        else:
+            uids = gang.fail(self._now(), contends=contends)
+        self._desk.release(uids)
+        for uid in arrived:
+            waits = self._waits.get(uid)
+            if waits is not None and not waits.done():
+                waits.set_result(why)
+        gang.refused |= {uid for uid in uids if uid in gang.members}
+        self._stir()
+
+    async def _open(self, gang: Standing) -> None:
+        """Open the gates of all planned members at once, and wake those that came through and were refused."""
+        assert gang.plan is not None
+        pods = [gang.members[m.pod] for m in gang.plan.members if m.pod in gang.members]
+        shut = [pod for pod in pods if is_held(pod)]
+        await asyncio.gather(*(self._open_one(pod) for pod in shut))
+        for pod in pods:
+            if pod.metadata.uid in gang.refused and not is_held(pod):
+                gang.refused.discard(pod.metadata.uid)
+                await self._desk.wake(pod)
+
+    async def _open_one(self, pod: Pod) -> None:
+        body = {"metadata": {"uid": pod.metadata.uid}, "spec": without_gate(names.GANG_GATE)}
+        try:
+            await self._client.patch(
+                resources.Pod,
+                pod.metadata.name,
+                body,
+                namespace=pod.metadata.namespace,
+                patch_type=PatchType.STRATEGIC,
+            )
+        except (ApiError, httpx2.HTTPError) as error:
+            log.info("gate not opened: pod=%s error=%r", pod.key, error)
+
+    async def _clear(self, gang: Standing) -> None:
+        """Members started without the others: have them made anew, where somebody makes them."""
+        for uid in sorted(gang.restarting):
+            pod = gang.members.get(uid)
+            if pod is None:
+                gang.restarting.discard(uid)
+                continue
+            if pod.controller is None:
+                message = (
+                    f"gang {gang.membership.name} did not start as a whole; this pod has no controller that would "
+                    "replace it, so it keeps its cards: delete it, or create the missing members again"
+                )
+                self._desk.tell(pod, "GangIncomplete", message, warning=True)
+                gang.restarting.discard(uid)
+                continue
+            if self._evict_at.get(uid, 0.0) > self._now():
+                continue
+            self._evict_at[uid] = self._now() + EVICT_AGAIN_SECONDS
+            message = f"gang {gang.membership.name} did not start as a whole; it is started again"
+            try:
+                result = await evict(self._client, pod)
+            except (ApiError, httpx2.HTTPError) as error:
+                log.warning("member not evicted: pod=%s error=%r", pod.key, error)
+                continue
+            self._desk.tell(pod, "GangRestarted", message, warning=True)
+            if result != "blocked":
+                gang.restarting.discard(uid)
+                self._evict_at.pop(uid, None)
+        gang.dirty = True
+
+
+def _spilled(members: Sequence[Member], plan: GangPlan, over: dict[str, str]) -> list[Member]:
+    """Members that overflow a node may not go there; those that filled it stay, so that others do not follow them."""
+    full = set(over.values())
+    found = []
+    for member in members:
+        nodes = member.nodes or frozenset()
+        place = plan.member(member.pod)
+        if member.pod in over:
+            nodes = nodes - full
+        elif place is not None and place.node in full:
+            nodes = frozenset({place.node})
+        found.append(Member(member.pod, member.request, nodes))
+    return found
+
+
+def _vendor(pod: Pod) -> str:
+    held = allocation_of(pod)
+    return held.vendor if held is not None else ""

@@ -1,0 +1,202 @@
+"""What every part of the router works with: the view, what is promised, and the few things that are done with both.
+
+The extender and the controllers of gangs, offers and preemption share one desk, so that each sees at once what another
+has promised. Everything here that decides does so without a pause: no two decisions overlap.
+"""
+
+import asyncio
+import datetime
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import httpx2
+from lightkube import ApiError, AsyncClient
+
+from hcs.kube.writes import EventRecorder, annotate, reference
+from hcs.model import names
+from hcs.model.allocations import Allocation
+from hcs.model.pods import Pod
+from hcs.model.requests import ComputeRequest
+from hcs.placement.alternatives import Alternative, alternatives
+from hcs.placement.appraisals import ReferenceRates, VendorBound
+from hcs.placement.placer import Placer
+from hcs.placement.preemption import Budget, RunningPod
+from hcs.placement.snapshot import Snapshot
+from hcs.router.bystanders import budgets_of, running_pods
+from hcs.router.decisions import Chosen, Decision, decide, vendor_bound
+from hcs.router.guests import ExpectedGuests
+from hcs.router.meters import Meters
+from hcs.router.reservations import Reservations
+from hcs.router.resumption import note_for
+from hcs.router.view import FleetView
+from hcs.rtos.hosting import asks_for_guests
+
+log = logging.getLogger(__name__)
+
+
+class Desk:
+    """The router's shared state."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        view: FleetView,
+        reservations: Reservations,
+        meters: Meters,
+        *,
+        now: Callable[[], float],
+        today: Callable[[], datetime.datetime],
+        grown: Callable[[], None],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            client: the API server.
+            view: the cluster.
+            reservations: what is promised.
+            meters: the router's counters.
+            now: seconds on a clock that only goes forward.
+            today: the wall clock, for events.
+            grown: called when a promise was dropped: more may fit.
+        """
+        self.client, self.view, self.reservations, self.meters = client, view, reservations, meters
+        self.now, self.today = now, today
+        self.checkpoints: dict[str, datetime.datetime] = {}
+        """Pod UID → when its newest complete checkpoint was written."""
+        self.guests = ExpectedGuests()
+        self._grown = grown
+        self._events = EventRecorder(client, "router")
+        self._telling: set[asyncio.Task[None]] = set()
+
+    def decide(self, pod: Pod, nodes: Sequence[str], also: Sequence[Allocation] = ()) -> Decision:
+        """Decide for one pod beside everything that is promised to others; ``also`` is taken on top."""
+        uid = pod.metadata.uid
+        with self._placer().supposing(without=() if uid in self.view.allocations else (uid,), also=also) as placer:
+            return decide(
+                pod,
+                nodes,
+                placer,
+                offers=self.view.offers,
+                note=note_for(pod, self.view.noted),
+                reference_rates=self.view.reference_rates,
+                silent=self.view.silent,
+                guests=self.guests.by_node(self.view.pods()) if asks_for_guests(pod) else None,
+            )
+
+    def _placer(self) -> Placer:
+        self.reservations.tell_lapsed(self.now())
+        return self.view.placer
+
+    def confirm(self, pod: Pod, node: str) -> Decision:
+        """Place on the asked node as things are now; where that comes to the promised devices, the promise stands."""
+        decision = self.decide(pod, [node])
+        promised = self.reservations.get(pod.metadata.uid, self.now())
+        if (
+            isinstance(decision, Chosen)
+            and promised is not None
+            and promised.allocation.containers == decision.allocation.containers
+            and promised.allocation.node == node
+        ):
+            return Chosen(promised.allocation, promised.reason)
+        return decision
+
+    def snapshot_without(self, uids: Collection[str]) -> Snapshot:
+        """The fleet with all that is taken, and all that is promised but not to these pods."""
+        return self._placer().snapshot_without([uid for uid in uids if uid not in self.view.allocations])
+
+    def exact_place(self, pod: Pod) -> Chosen | None:
+        """Where a pod would go now without any substitution that its owner has not accepted."""
+        decision = self.decide(pod, self.open_nodes(pod))
+        return decision if isinstance(decision, Chosen) else None
+
+    def alternatives(self, pod: Pod, request: ComputeRequest) -> tuple[Alternative, ...]:
+        """What could stand in for the cards that a pod names, the fairest first."""
+        return alternatives(
+            self.snapshot_without({pod.metadata.uid}),
+            request,
+            nodes=self.open_nodes(pod),
+            reference_rates=self.view.reference_rates,
+            bound=self.bound_for(pod, request),
+        )
+
+    def open_nodes(self, pod: Pod) -> list[str]:
+        """Nodes whose agents answer and which are not closed to the pod whatever is free there."""
+        silent = self.view.silent
+        return [name for name in self.view.machines.open_to(pod, self.view.node_names) if name not in silent]
+
+    def nodes_for(self, pod: Pod) -> list[str]:
+        """Those of them that have the CPU, memory and pod slot free now."""
+        silent = self.view.silent
+        return [name for name in self.view.machines.roomy_for(pod, self.view.node_names) if name not in silent]
+
+    def bound_for(self, pod: Pod, request: ComputeRequest) -> VendorBound | None:
+        """The only vendors a pod can run on: those with its runtime, and the one that can read its checkpoint."""
+        return vendor_bound(request, self.view.offers, note_for(pod, self.view.noted))
+
+    def rooms(self, nodes: Iterable[str]) -> dict[str, tuple[int, int, int]]:
+        """Free thousandths of a CPU, bytes and pod slots by node."""
+        return {n: (r.milli_cpu, r.memory, r.pods) for n, r in self.view.machines.rooms(nodes).items()}
+
+    def running(self, nodes: Iterable[str]) -> list[RunningPod]:
+        """The bound pods on these nodes, whoever scheduled them."""
+        return running_pods(self.view.machines, nodes, self.view.allocations, self.today(), self.checkpoints)
+
+    def budgets(self) -> list[Budget]:
+        """The disruption budgets in force."""
+        return budgets_of(self.view.budgets, self.view.machines.pods())
+
+    def bound_pod(self, uid: str) -> Pod | None:
+        """A bound pod by its UID, ours or not."""
+        return self.view.machines.pod(uid)
+
+    def anybody_below(self, priority: int) -> bool:
+        """Whether anybody with devices has a lower priority: without one there is nothing to choose."""
+        pods = (self.view.pod(uid) for uid in self.view.allocations)
+        return any((pod.spec.priority or 0) < priority for pod in pods if pod is not None)
+
+    def rates(self) -> ReferenceRates:
+        """Rates of models outside the fleet."""
+        return self.view.reference_rates
+
+    def hold(self, pod: Pod, allocation: Allocation, reason: str, seconds: float | None = None) -> None:
+        """Promise devices to a pod; for as long as any promise unless said otherwise."""
+        self.reservations.hold(pod.key, allocation, reason, self.now(), seconds)
+        self.count()
+
+    def commit(self, pod: Pod, allocation: Allocation, reason: str) -> None:
+        """A Binding is about to be sent."""
+        self.reservations.commit(pod.key, allocation, reason, self.now())
+
+    def release(self, uids: Iterable[str]) -> None:
+        """Drop what these pods were promised, which may help others."""
+        dropped = [uid for uid in uids if self.reservations.drop(uid)]
+        if dropped:
+            self.count()
+            self._grown()
+
+    def count(self) -> None:
+        """Bring the gauge up to date."""
+        self.meters.reservations.set(len(self.reservations))
+
+    def tell(self, pod: Pod, reason: str, message: str, *, warning: bool) -> None:
+        """Record an event about a pod, in the background."""
+        task = asyncio.create_task(
+            self._events.tell(reference(pod), reason=reason, message=message, now=self.today(), warning=warning)
+        )
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def wake(self, pod: Pod) -> None:
+        """Have kube-scheduler try a refused pod again: it does when an annotation changes."""
+        seen = self.view.pod(pod.metadata.uid)
+        if seen is None or seen.spec.schedulerName != names.SCHEDULER:
+            return  # Volcano looks at every pod once a second
+        before = seen.annotations.get(names.POKE, "")
+        value = str(int(before) + 1 if before.isdecimal() else 1)
+        try:
+            await annotate(self.client, seen, {names.POKE: value})
+        except (ApiError, httpx2.HTTPError) as error:
+            log.info("poke not written: pod=%s error=%r", pod.key, error)
+            return
+        self.meters.pokes.inc()
+        log.info("poked: pod=%s", pod.key)

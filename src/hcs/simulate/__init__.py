@@ -1,0 +1,1 @@
+"""What would happen: the router's own placement, driven through time that does not pass. Pure."""

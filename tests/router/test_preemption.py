@@ -1,0 +1,247 @@
+"""Pods of higher priority take the place of lower ones: cards, CPU and memory, within what budgets allow."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.router.scene import Scene, card, scene, virtual
+
+from hcs.model import names
+
+WHOLE = {names.VRAM: "80Gi"}
+
+
+def of(priority: int, *, cpu: str = "", grace: int = 0, policy: str = "", **metadata: Any) -> dict[str, Any]:
+    """A pod of a priority that asks for a whole card."""
+    requests = {"cpu": cpu} if cpu else {}
+    resources = {"limits": {**WHOLE, **requests}, "requests": requests}
+    container = {"name": "main", "image": "i", "resources": resources}
+    spec: dict[str, Any] = {"containers": [container], "priority": priority, "terminationGracePeriodSeconds": grace}
+    if policy:
+        spec["preemptionPolicy"] = policy
+    return {"spec": spec, **metadata}
+
+
+async def classes(s: Scene, *values: int) -> None:
+    """A PriorityClass for each value, so that the server lets pods have it."""
+    for value in values:
+        body = {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": f"p{value}"},
+            "value": value,
+        }
+        await s.post("/apis/scheduling.k8s.io/v1/priorityclasses", body)
+
+
+async def add(s: Scene, name: str, priority: int, **changes: Any) -> None:
+    made = of(priority, **changes)
+    made["spec"]["priorityClassName"] = f"p{priority}"
+    await s.add_pod(name, **made)
+
+
+async def start(s: Scene, *, nodes: int = 1, cards: int = 2, cpu: str = "64") -> Any:
+    await classes(s, 10, 100, 1000)
+    for number in range(nodes):
+        await s.add_node(f"n{number}", *(card(index) for index in range(cards)), cpu=cpu)
+    extender = await s.start_extender()
+    await s.start_driver(s.http(extender))
+    return extender
+
+
+async def alive(s: Scene) -> set[str]:
+    """Pods that are bound and do not end."""
+    pods = await s.pods()
+    return {name for name, pod in pods.items() if pod.spec.nodeName and not pod.metadata.deletionTimestamp}
+
+
+async def budget(s: Scene, name: str, app: str, allowed: int) -> None:
+    """A disruption budget, with the status that its controller would write."""
+    path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": app}}},
+    }
+    await s.post(path, body)
+    status = {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
+    await s.merge(f"{path}/{name}/status", {"status": {**status, "observedGeneration": 1}})
+
+
+@virtual
+async def test_the_lowest_goes_and_its_card_is_kept_for_the_highest(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        await start(s)
+        await add(s, "low", 10)
+        await add(s, "middle", 100)
+        await s.bound("low")
+        await s.bound("middle")
+        await add(s, "rival", 10)
+        await s.waiting("rival")
+        await add(s, "high", 1000)
+        pod = await s.bound("high", seconds=10)
+        assert await alive(s) == {"middle", "high"}
+        assert pod.status.nominatedNodeName == "n0"
+        assert "Preempting" in dict(await s.events("high"))
+        assert (await s.get_pod("rival")).spec.nodeName is None
+
+
+@virtual
+async def test_while_the_victim_takes_its_time_nobody_else_gets_its_card(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        extender = await start(s, cards=1)
+        await add(s, "low", 10, grace=30)
+        await s.bound("low")
+        await add(s, "high", 1000)
+        await s.waiting("high")
+        await asyncio.sleep(5)
+        assert (await s.get_pod("low")).metadata.deletionTimestamp
+        await add(s, "thief", 100)
+        await s.waiting("thief")
+        assert len(extender.preemption) == 1
+        await s.delete_pod("low")
+        await s.bound("high", seconds=10)
+        assert (await s.get_pod("thief")).spec.nodeName is None
+        assert len(extender.preemption) == 0
+
+
+@pytest.mark.parametrize(
+    ("priority", "policy"), [pytest.param(10, "", id="no-higher"), pytest.param(1000, "Never", id="never")]
+)
+@virtual
+async def test_nobody_is_evicted_for_an_equal_or_for_one_that_never_preempts(
+    tmp_path: Path, priority: int, policy: str
+) -> None:
+    async with scene(tmp_path) as s:
+        await start(s, cards=1)
+        await add(s, "low", 10)
+        await s.bound("low")
+        await add(s, "new", priority, policy=policy)
+        await s.waiting("new")
+        await asyncio.sleep(60)
+        assert await alive(s) == {"low"}
+
+
+@virtual
+async def test_nobody_dies_in_vain(tmp_path: Path) -> None:
+    """Two cards are wanted on one node; each node has one pod that no one may touch."""
+    async with scene(tmp_path) as s:
+        await start(s, nodes=2)
+        for number in range(2):
+            await add(s, f"low{number}", 10)
+            await add(s, f"fixed{number}", 1000)
+        for number in range(2):
+            await s.bound(f"low{number}")
+            await s.bound(f"fixed{number}")
+        made = of(1000)
+        made["spec"]["containers"][0]["resources"] = {"limits": {names.VRAM: "80Gi", names.CARDS: "2"}}
+        made["spec"]["priorityClassName"] = "p1000"
+        nodes = {(await s.get_pod(f"low{number}")).spec.nodeName for number in range(2)}
+        await s.add_pod("two", **made)
+        await s.waiting("two")
+        await asyncio.sleep(60)
+        assert len(await alive(s)) == (4 if len(nodes) == 2 else 3)
+
+
+@virtual
+async def test_a_budget_protects_and_the_next_best_victim_goes(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        await start(s)
+        await add(s, "guarded", 10, labels={"app": "guarded"})
+        await add(s, "middle", 100)
+        await s.bound("guarded")
+        await s.bound("middle")
+        await budget(s, "guard", "guarded", 0)
+        await asyncio.sleep(1)
+        await add(s, "high", 1000)
+        await s.bound("high", seconds=20)
+        assert await alive(s) == {"guarded", "high"}
+
+
+@virtual
+async def test_cpu_and_cards_are_freed_together(tmp_path: Path) -> None:
+    """The card of one victim would do; only with both is there enough CPU."""
+    async with scene(tmp_path) as s:
+        await start(s, cpu="4")
+        await add(s, "a", 10, cpu="2")
+        await add(s, "b", 10, cpu="2")
+        await s.bound("a")
+        await s.bound("b")
+        await add(s, "high", 1000, cpu="4")
+        await s.bound("high", seconds=30)
+        assert await alive(s) == {"high"}
+
+
+@virtual
+async def test_victims_chosen_for_cpu_are_looked_over(tmp_path: Path) -> None:
+    """kube-scheduler would evict a pod without cards for CPU, on a node whose cards stay taken: the router says no."""
+    async with scene(tmp_path) as s:
+        await start(s, cards=1, cpu="2")
+        await add(s, "holder", 1000, cpu="1")
+        await s.bound("holder")
+        plain = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}
+        await s.add_pod("plain", spec={**plain, "priorityClassName": "p10", "priority": 10})
+        await s.bound("plain")
+        await add(s, "new", 100, cpu="1")
+        await s.waiting("new")
+        await asyncio.sleep(30)
+        assert await alive(s) == {"holder", "plain"}
+        answers = [answer for verb, _, answer in s.calls if verb == "preempt"]
+        assert answers
+        assert all(answer == {"NodeNameToMetaVictims": {}} for answer in answers)
+
+
+@virtual
+async def test_victims_chosen_for_cpu_are_joined_by_one_whose_card_is_needed(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        await start(s, cards=1, cpu="3")
+        await add(s, "holder", 10)
+        await s.bound("holder")
+        plain = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}}]}
+        spec = {**plain, "priorityClassName": "p10", "priority": 10, "terminationGracePeriodSeconds": 0}
+        await s.add_pod("plain", spec=spec)
+        await s.bound("plain")
+        await add(s, "new", 100, cpu="3")
+        await s.bound("new", seconds=30)
+        assert await alive(s) == {"new"}
+        proposed, answered = next((request, answer) for verb, request, answer in s.calls if verb == "preempt")
+        assert len(proposed["NodeNameToMetaVictims"]["n0"]["Pods"]) == 1
+        assert len(answered["NodeNameToMetaVictims"]["n0"]["Pods"]) == 2
+
+
+@virtual
+async def test_a_gang_takes_the_place_of_lower_ones_whole_or_not_at_all(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        await start(s, nodes=2)
+        for number in range(4):
+            await add(s, f"low{number}", 10)
+        for number in range(4):
+            await s.bound(f"low{number}")
+        for number in range(3):
+            made = of(1000, annotations={names.GANG: "g", names.GANG_SIZE: "3"})
+            made["spec"] |= {"priorityClassName": "p1000", "schedulingGates": [{"name": names.GANG_GATE}]}
+            await s.add_pod(f"g-{number}", **made)
+        for number in range(3):
+            await s.bound(f"g-{number}", seconds=30)
+        left = await alive(s)
+        assert len(left) == 4
+        assert {"g-0", "g-1", "g-2"} < left
+
+
+@virtual
+async def test_the_place_is_not_kept_for_ever(tmp_path: Path) -> None:
+    """The preemptor is cordoned out between choice and bind; after a while its place is anybody's again."""
+    async with scene(tmp_path) as s:
+        extender = await start(s, cards=1)
+        await add(s, "low", 10, grace=30)
+        await s.bound("low")
+        await add(s, "high", 1000)
+        await s.waiting("high")
+        await asyncio.sleep(2)
+        assert len(extender.preemption) == 1
+        await s.node_patch("n0", {"spec": {"unschedulable": True}})
+        await s.delete_pod("low")
+        await asyncio.sleep(120)
+        assert (len(extender.preemption), len(extender.reservations)) == (0, 0)
