@@ -1,11 +1,11 @@
 """What the interceptor adds to an allocate-and-free pair and to a kernel launch, in nanoseconds and as a ratio.
 
-Times the same program, which links the emulated CUDA driver directly, with and without the interceptor: on one thread with
-10 and with 10 000 other allocations alive, on 16 threads, in 4 processes at once; and kernel launches. CPU
-time of the process, so that a busy machine disturbs little; paired runs, medians. Prints one JSON line. The bar: at most 500 ns added per allocation on one
-thread, no work added to launches (the address a program finds is the driver's own). The emulated driver asks for its pid
-in every call and keeps sorted lists, so its own time says nothing about a real one, and of ours only the nanoseconds carry
-over.
+Times the same program, which links the emulated CUDA driver directly, with and without the interceptor: on one thread
+with 10 and with 10 000 other allocations alive, on 16 threads, in 4 processes at once; and kernel launches. CPU time of
+the process, so that a busy machine disturbs little; paired runs, medians. Prints one JSON line. The bar: at most 500 ns
+added per allocation on one thread, and no work added to launches (the address a program finds is the driver's own). The
+emulated driver asks for its pid in every call and keeps sorted lists, so its own time says nothing about a real one, and
+of ours only the nanoseconds carry over.
 
     make bench-interceptor
 """
@@ -80,8 +80,8 @@ int main(int count, char **arguments)
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ended);
     Dl_info where;
     dladdr((void *)cuLaunchKernel, &where);
-    printf("%f %d\n", ((ended.tv_sec - began.tv_sec) * 1e9 + (double)(ended.tv_nsec - began.tv_nsec)) / (pairs * wanted),
-           strstr(where.dli_fname, "libcuda") != NULL);
+    double spent = (ended.tv_sec - began.tv_sec) * 1e9 + (double)(ended.tv_nsec - began.tv_nsec);
+    printf("%f %d\n", spent / (pairs * wanted), strstr(where.dli_fname, "libcuda") != NULL);
 }
 """
 
