@@ -4,8 +4,8 @@ Times the same program, which links the emulated CUDA driver directly, with and 
 with 10 and with 10 000 other allocations alive, on 16 threads, in 4 processes at once; and kernel launches. CPU time of
 the process, so that a busy machine disturbs little; paired runs, medians. Prints one JSON line. The bar: at most 500 ns
 added per allocation on one thread, and no work added to launches (the address a program finds is the driver's own). The
-emulated driver asks for its pid in every call and keeps sorted lists, so its own time says nothing about a real one, and
-of ours only the nanoseconds carry over.
+emulated driver asks for its pid in every call and keeps sorted lists, so its own time says nothing about a real one,
+and of ours only the nanoseconds carry over.
 
     make bench-interceptor
 """
