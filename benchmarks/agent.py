@@ -2,7 +2,7 @@
 
 Prints one JSON line for each:
 
-- ``agent_parse``: milliseconds to read an 8-card output of each tool (with HCS_SHARED the recorded ones too, and those
+- ``agent_parse``: milliseconds of processor time to read an 8-card output of each tool (with HCS_SHARED the recorded ones too, and those
   of one card eight times over);
 - ``agent_idle``: a real agent with emulated cards beside an embedded API server: processor time, memory, questions to
   the vendor and system calls a period, idle;
@@ -69,9 +69,9 @@ def _parse(options: argparse.Namespace) -> dict[str, Any]:
     for name, tool, text in _outputs(options.cards):
         times = []
         for _ in range(options.repeat):
-            began = time.perf_counter()
+            began = time.process_time()
             report = parse(tool, text)
-            times.append((time.perf_counter() - began) * 1e3)
+            times.append((time.process_time() - began) * 1e3)
         found[name] = {
             "cards": len(report.devices),
             "ms": round(statistics.median(times), 3),
