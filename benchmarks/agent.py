@@ -2,8 +2,8 @@
 
 Prints one JSON line for each:
 
-- ``agent_parse``: milliseconds of processor time to read an 8-card output of each tool (with HCS_SHARED the recorded ones too, and those
-  of one card eight times over);
+- ``agent_parse``: milliseconds of processor time to read an 8-card output of each tool (with HCS_SHARED the recorded
+  ones too, and those of one card eight times over);
 - ``agent_idle``: a real agent with emulated cards beside an embedded API server: processor time, memory, questions to
   the vendor and system calls a period, idle;
 - ``agent_xid``: milliseconds from a line in the kernel's log to the card's verdict;
