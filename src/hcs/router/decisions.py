@@ -135,7 +135,7 @@ def _read(pod: Pod) -> ComputeRequest | None:
             [(one.name, one.resources) for one in spec.initContainers or ()],
         )
     )
-    request = _READ.get(words)
+    request: ComputeRequest | None = _READ.get(words)
     if request is None:
         request = read_request(pod)
         if request is not None:

@@ -440,6 +440,7 @@ class Extender:
     async def _tend(self) -> None:
         """Look after what is held, and wake whom it would serve."""
         await self.view.wait_synced()
+        _ = self.view.placer  # laid out before the first pod asks
         while True:
             self._stirred.clear()
             now = self._now()
