@@ -4,7 +4,7 @@ The whole agent (arbiter, injector, record on disk) answers a container runtime 
 with a share of a card is created, validated and removed. Once with the protocol-true stub of the tests, in a process of
 its own: the time of the two questions with everything in between. And where a containerd from 2.2 on is found
 (``HCS_CONTAINERD``), the time of CRI's CreateContainer with the agent less that without it, medians of as many
-creations. Prints one JSON line; exit 1 where a figure is over the limit of 3 ms.
+creations. Prints one JSON line, with the limit of 3 ms and whether every figure is within it.
 
     python benchmarks/nri.py [CREATIONS]
 """
@@ -40,7 +40,7 @@ WARM = 3
 
 
 def main() -> int:
-    """Measure, print, judge."""
+    """Measure and print."""
     if sys.argv[1:2] in (["--ask"], ["--create"]):
         play = ask if sys.argv[1] == "--ask" else create
         asyncio.run(play(Path(sys.argv[2]), json.loads(sys.argv[3]), int(sys.argv[4])))
@@ -53,6 +53,7 @@ def main() -> int:
     line = {
         "benchmark": "nri",
         "limit_ms": LIMIT_MS,
+        "within_limit": max(added) <= LIMIT_MS,
         "creations": count,
         **figures,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
@@ -60,7 +61,7 @@ def main() -> int:
         "seed": None,
     }
     print(json.dumps(line))
-    return 0 if max(added) <= LIMIT_MS else 1
+    return 0
 
 
 async def with_stub(count: int) -> dict[str, float]:
