@@ -48,6 +48,7 @@ fuzz: .venv ## Mutate quota files for a minute and have the parser read them, un
 
 bench-agent: .venv ## Print what the node agent costs, one JSON line a figure
 	$(BIN)/python benchmarks/agent.py
+	$(BIN)/python benchmarks/nri.py
 
 bench-rtos: .venv ## Measure the planner of RTOS guests, and one guest's life under hcs-rtos
 	@$(BIN)/python -m benchmarks.rtos

@@ -179,6 +179,19 @@ def test_a_restarted_kubelet_is_told_again(tell: Tell) -> None:
     tell(story)
 
 
+def test_a_kubelet_that_stops_listening_is_told_again(tell: Tell) -> None:
+    """Its stream may end for reasons of its own; it waits to be registered with, for ever."""
+
+    async def story(ground: Ground) -> None:
+        watching = ground.kubelet.endpoints[SPIKES].watching
+        assert watching is not None
+        watching.cancel()
+        await until(lambda: len(ground.kubelet.registrations) == 2)
+        await ground.kubelet.has(SPIKES, 8, 8)
+
+    tell(story)
+
+
 def test_a_kubelet_that_is_away_or_refuses_is_asked_again(tell: Tell) -> None:
     async def story(ground: Ground) -> None:
         await ground.kubelet.stop()

@@ -1,6 +1,7 @@
 """Pods of higher priority take the place of lower ones: cards, CPU and memory, within what budgets allow."""
 
 import asyncio
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from tests.router.scene import Scene, card, scene, virtual
 
 from hcs.model import names
+from hcs.model.pods import Pod
 
 WHOLE = {names.VRAM: "80Gi"}
 
@@ -245,3 +247,24 @@ async def test_the_place_is_not_kept_for_ever(tmp_path: Path) -> None:
         await s.delete_pod("low")
         await asyncio.sleep(120)
         assert (len(extender.preemption), len(extender.reservations)) == (0, 0)
+
+
+@virtual
+async def test_among_equals_the_one_with_the_freshest_checkpoint_goes(tmp_path: Path) -> None:
+    """The other has worked for longer since its last one."""
+    async with scene(tmp_path) as s:
+        await classes(s, 10, 1000)
+        await s.add_node("n0", card(0), card(1))
+
+        async def locate(pod: Pod) -> datetime.datetime | None:
+            age = {"fresh": 60, "stale": 3600}.get(pod.metadata.name)
+            return None if age is None else s.today() - datetime.timedelta(seconds=age)
+
+        await s.start_driver(s.http(await s.start_extender(locate=locate)))
+        for name in ("fresh", "stale"):
+            await add(s, name, 10, annotations={names.CHECKPOINT: "s3://bucket/run"})
+            await s.bound(name)
+        await asyncio.sleep(7200)
+        await add(s, "high", 1000)
+        await s.bound("high", seconds=10)
+        assert await alive(s) == {"stale", "high"}

@@ -125,7 +125,7 @@ class Agent:
         self.alarms = Alarms(self.cards)
         self.foreign: ForeignWatch | None = None
         if pod_resources is not None:
-            self.foreign = ForeignWatch(pod_resources, lambda: self.cards.devices, self.cards.mark_foreign)
+            self.foreign = ForeignWatch(pod_resources, lambda: self.cards.devices, self.cards.mark_foreign, clock=clock)
         self.link: RuntimeLink | None = None
         self._cdi, self._work, self._profiles = cdi, work, SiteProfiles(self._overlays)
         self.publisher = Publisher(

@@ -124,8 +124,8 @@ def decode_allocation(text: str) -> Allocation:
 def allocation_of(pod: Pod) -> Allocation | None:
     """The allocation we bound this pod with, or None: the one test of "bound by us", used by every program.
 
-    Ours are those whose pod names a scheduler that asks us, is bound, and whose allocation carries the pod's own UID and node. An
-    annotation that fails any of this, or cannot be read, has no effect.
+    Ours are those whose pod names a scheduler that asks us, is bound, and whose allocation carries the pod's own UID
+    and node. An annotation that fails any of this, or cannot be read, has no effect.
     """
     text = pod.annotations.get(names.ALLOCATION)
     if text is None or not pod.spec.nodeName or pod.spec.schedulerName not in names.SCHEDULERS:

@@ -161,8 +161,7 @@ def _part(free: Integers, all_: Integers) -> NDArray[np.float64]:
 def shares_that_fit(rows: Rows, ask: Ask) -> Mask:
     """[B, W] The devices that can give an ask its share of one card now."""
     by, kind = ask.by_kind, rows.kind
-    held = rows.fleet.fails_closed[rows.node][:, None]  # else nothing would hold the share to its memory
-    fits: Mask = rows.usable & held & by.shared[kind] & (rows.free_bytes >= by.bytes[kind])
+    fits: Mask = rows.usable & by.shared[kind] & (rows.free_bytes >= by.bytes[kind])
     if rows.grid.rated:
         fits &= rows.free_milliacu >= by.milliacu[kind]
     elif ask.milliacu.any():
@@ -210,19 +209,14 @@ def bare_that_fit(rows: Rows, ask: Ask) -> Mask:
 
 
 def _on_roomy(rows: Rows, ask: Ask, devices: Mask) -> Mask:
-    if ask.by_kind.rewritten is not None:
-        devices = devices & (rows.fleet.replaces_args[rows.node][:, None] | ~ask.by_kind.rewritten[rows.kind])
-    if ask.reach is None and not ask.by_kind.any_needs:
-        return devices
-    on_roomy: Mask = devices & _roomy(rows, ask)[:, None]
-    return on_roomy
+    if ask.able is not None:
+        devices &= ask.able[rows.grid.slots[rows.group]]
+    if ask.by_kind.any_needs:
+        devices &= _roomy(rows, ask)[:, None]
+    return devices
 
 
 def _roomy(rows: Rows, ask: Ask) -> Mask:
-    """[B] Whether the node itself serves: by what is left of its columns, and by where it stands."""
-    fits: Mask = np.ones(len(rows.group), dtype=np.bool_)
-    if ask.by_kind.any_needs:
-        fits &= np.all(rows.room >= ask.needs, axis=1)
-    if ask.reach is not None:
-        fits &= ask.reach[rows.node]
+    """[B] Whether enough of the node's columns is left."""
+    fits: Mask = np.logical_and.reduce(rows.room >= ask.needs, axis=1)
     return fits

@@ -7,6 +7,7 @@ between calls makes it try the pod again without a pause.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -24,7 +25,6 @@ from hcs.placement.snapshot import Snapshot
 from hcs.router.heartbeats import NO_LEASES
 from hcs.router.images import RuntimeImage, vendors_offering
 from hcs.rtos.hosting import asks_for_guests, unable
-
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -135,7 +135,7 @@ def _read(pod: Pod) -> ComputeRequest | None:
             [(one.name, one.resources) for one in spec.initContainers or ()],
         )
     )
-    request = _READ.get(words)
+    request: ComputeRequest | None = _READ.get(words)
     if request is None:
         request = read_request(pod)
         if request is not None:

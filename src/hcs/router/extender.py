@@ -29,7 +29,7 @@ from hcs.router.asking import OFFER_SECONDS
 from hcs.router.binder import Outcome, carry_out, carry_out_plainly
 from hcs.router.conductor import Conductor
 from hcs.router.decisions import Chosen, Decision, NotOurs, Refused
-from hcs.router.desk import Desk
+from hcs.router.desk import Desk, Locate
 from hcs.router.gangs import BARRIER_SECONDS
 from hcs.router.images import RuntimeImage, image_for
 from hcs.router.meters import Meters
@@ -90,6 +90,7 @@ class Extender:
         reference_rates: ReferenceRates | None = None,
         offer_seconds: float = OFFER_SECONDS,
         barrier_seconds: float = BARRIER_SECONDS,
+        locate: Locate | None = None,
         policy: str = "hcs",
     ) -> None:
         """Prepare; nothing is read before :meth:`run`.
@@ -102,6 +103,7 @@ class Extender:
             reference_rates: of models outside the fleet.
             offer_seconds: how long an offer stands.
             barrier_seconds: how long the first bind of a gang waits for the last.
+            locate: says when a pod's newest checkpoint was written, for the choice of victims.
             policy: how places are chosen, by its name in :data:`hcs.placement.policies.POLICIES`.
         """
         self._client, self._now = client, now
@@ -123,7 +125,16 @@ class Extender:
         self.waiting = WaitingRoom()
         self.meters = Meters()
         self.meters.registry.register(Usage(self.view))
-        self.desk = Desk(client, self.view, self.reservations, self.meters, now=now, today=today, grown=self._grown)
+        self.desk = Desk(
+            client,
+            self.view,
+            self.reservations,
+            self.meters,
+            now=now,
+            today=today,
+            grown=self._grown,
+            locate=locate,
+        )
         self.offers = Offers(client, self.desk, now=now, today=today, count=self.meters.offers, seconds=offer_seconds)
         self.conductor = Conductor(
             client,
@@ -429,6 +440,7 @@ class Extender:
     async def _tend(self) -> None:
         """Look after what is held, and wake whom it would serve."""
         await self.view.wait_synced()
+        _ = self.view.placer  # laid out before the first pod asks
         while True:
             self._stirred.clear()
             now = self._now()
