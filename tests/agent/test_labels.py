@@ -51,7 +51,6 @@ def test_any_models_name_makes_a_label_that_kubernetes_takes(model: str):
 def test_the_agent_labels_its_node_once(tmp_path: Path) -> None:
     async def story() -> None:
         async with scene(tmp_path) as node:
-            await node.cluster.post("/api/v1/nodes", {"kind": "Node", "metadata": {"name": NODE}})
             await node.start_agent()
             await node.settle()
             labels = (await node.cluster.client.get(Node, NODE)).metadata.labels or {}
