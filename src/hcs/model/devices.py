@@ -177,7 +177,7 @@ class RtosHost(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     ready: bool = False
 
 
-class NodeInventory(msgspec.Struct, frozen=True):
+class NodeInventory(msgspec.Struct, frozen=True, cache_hash=True):
     """All that placement needs to know about one node, read from its ``ComputeNode`` and its labels."""
 
     name: str

@@ -7,7 +7,8 @@ has promised. Everything here that decides does so without a pause: no two decis
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Final
 
 import httpx2
 from lightkube import ApiError, AsyncClient
@@ -22,7 +23,7 @@ from hcs.placement.appraisals import ReferenceRates, VendorBound
 from hcs.placement.placer import Placer
 from hcs.placement.preemption import Budget, RunningPod
 from hcs.placement.snapshot import Snapshot
-from hcs.router.bystanders import budgets_of, running_pods
+from hcs.router.bystanders import budgets_of, keeps_checkpoints, running_pods
 from hcs.router.decisions import Chosen, Decision, decide, vendor_bound
 from hcs.router.guests import ExpectedGuests
 from hcs.router.meters import Meters
@@ -32,6 +33,12 @@ from hcs.router.view import FleetView
 from hcs.rtos.hosting import asks_for_guests
 
 log = logging.getLogger(__name__)
+
+Locate = Callable[[Pod], Awaitable[datetime.datetime | None]]
+"""Says when a pod's newest complete checkpoint was written, or None; never raises."""
+LOOK_AGAIN_SECONDS: Final = 60.0
+LOOKS: Final = 32
+"""Checkpoint directories looked into at once, before somebody is evicted."""
 
 
 class Desk:
@@ -47,6 +54,7 @@ class Desk:
         now: Callable[[], float],
         today: Callable[[], datetime.datetime],
         grown: Callable[[], None],
+        locate: Locate | None = None,
     ) -> None:
         """Prepare.
 
@@ -58,11 +66,14 @@ class Desk:
             now: seconds on a clock that only goes forward.
             today: the wall clock, for events.
             grown: called when a promise was dropped: more may fit.
+            locate: says when a pod's newest checkpoint was written; None: nobody looks.
         """
         self.client, self.view, self.reservations, self.meters = client, view, reservations, meters
         self.now, self.today = now, today
         self.checkpoints: dict[str, datetime.datetime] = {}
         """Pod UID → when its newest complete checkpoint was written."""
+        self._locate = locate
+        self._looked: dict[str, float] = {}
         self.guests = ExpectedGuests()
         self._grown = grown
         self._events = EventRecorder(client, "router")
@@ -136,6 +147,27 @@ class Desk:
     def rooms(self, nodes: Iterable[str]) -> dict[str, tuple[int, int, int]]:
         """Free thousandths of a CPU, bytes and pod slots by node."""
         return {n: (r.milli_cpu, r.memory, r.pods) for n, r in self.view.machines.rooms(nodes).items()}
+
+    async def look_at_checkpoints(self, priority: int) -> None:
+        """Find out how old the checkpoints of pods below a priority are, as far as that is worth knowing again."""
+        if self._locate is None:
+            return
+        now = self.now()
+        self._looked = {uid: when for uid, when in self._looked.items() if uid in self.view.allocations}
+        pods = [
+            pod
+            for uid in self.view.allocations
+            if (pod := self.view.pod(uid)) is not None
+            and keeps_checkpoints(pod)
+            and (pod.spec.priority or 0) < priority
+            and self._looked.get(uid, -LOOK_AGAIN_SECONDS) + LOOK_AGAIN_SECONDS <= now
+        ][:LOOKS]
+        self._looked |= dict.fromkeys((pod.metadata.uid for pod in pods), now)
+        found = await asyncio.gather(*(self._locate(pod) for pod in pods))
+        for pod, moment in zip(pods, found, strict=True):
+            if moment is not None:
+                self.checkpoints[pod.metadata.uid] = moment
+        self.checkpoints = {uid: when for uid, when in self.checkpoints.items() if uid in self.view.allocations}
 
     def running(self, nodes: Iterable[str]) -> list[RunningPod]:
         """The bound pods on these nodes, whoever scheduled them."""

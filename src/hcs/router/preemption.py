@@ -162,6 +162,7 @@ class Preemption:
             if candidate.policy == "Never" or not self._desk.anybody_below(candidate.priority):
                 continue
             begun += 1
+            await self._desk.look_at_checkpoints(candidate.priority)
             chosen = self._choose(candidate)
             await asyncio.sleep(0)
             if isinstance(chosen, Refusal):
