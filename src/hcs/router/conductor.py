@@ -6,6 +6,7 @@ has come, everything that any member needs is held.
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -189,10 +190,12 @@ class Conductor:
             pods = tuple(gang.pending)
             if gang.phase != "waiting" or not pods or not gang.told or gang.missing(self.book.group(gang)):
                 continue
-            asked = self._asked(gang)
-            if not isinstance(asked, str):
-                found.append(Candidate(gang.key, pods, asked[0]))
+            found.append(Candidate(gang.key, pods, functools.partial(self._wanted, gang)))
         return found
+
+    def _wanted(self, gang: Standing) -> Gang | None:
+        asked = self._asked(gang)
+        return None if isinstance(asked, str) else asked[0]
 
     async def tend(self) -> float | None:
         """Plan what can be planned, open gates, clear up; returns when to be called again, None: after a change."""
@@ -266,6 +269,7 @@ class Conductor:
     def _asked(self, gang: Standing) -> tuple[Gang, dict[str, VendorBound]] | str:
         """What is to be planned of a gang: its pending members, and the vendors each is bound to; or why nothing."""
         members, bounds, portable = [], {}, True
+        nodes_of: dict[bytes, list[str]] = {}
         for pod in gang.pending:
             uid = pod.metadata.uid
             try:
@@ -275,7 +279,12 @@ class Conductor:
             if request is None:
                 return f"member {pod.metadata.name} asks for nothing of ours"
             portable = portable and request.portable
-            nodes = frozenset(n for n in self._desk.nodes_for(pod) if (uid, n) not in gang.avoided)
+            alike = msgspec.json.encode(
+                (pod.spec.nodeSelector, pod.spec.affinity, pod.spec.tolerations, amounts_of(pod)), order="sorted"
+            )
+            if alike not in nodes_of:
+                nodes_of[alike] = self._desk.nodes_for(pod)
+            nodes = frozenset(n for n in nodes_of[alike] if (uid, n) not in gang.avoided)
             if not nodes:
                 return f"no node is open to member {pod.metadata.name}; see its taints, selectors, CPU and memory"
             members.append(Member(uid, request, nodes))
