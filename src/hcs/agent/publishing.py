@@ -182,6 +182,7 @@ class Publisher:
             conditions=self._conditions(observed.conditions),
             driver_versions=dict(self._cards.driver_versions),
             rtos=self._rtos(),
+            boards=observed.boards,  # the neuroplugin's, which we leave as they are
         )
 
     def _conditions(self, before: tuple[resources.Condition, ...]) -> tuple[resources.Condition, ...]:

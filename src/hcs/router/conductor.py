@@ -52,6 +52,9 @@ class Desk(Protocol):
     def nodes_for(self, pod: Pod) -> list[str]:
         """Nodes whose agents answer and to which kube-scheduler would let the pod go now."""
 
+    def request_of(self, pod: Pod) -> ComputeRequest | None:
+        """What a pod asks for, cards and spikes."""
+
     def bound_for(self, pod: Pod, request: ComputeRequest) -> VendorBound | None:
         """The only vendors a pod can run on."""
 
@@ -303,7 +306,7 @@ class Conductor:
         for pod in gang.pending:
             uid = pod.metadata.uid
             try:
-                request = read_request(pod)
+                request = self._desk.request_of(pod)
             except RefusedError as error:
                 return f"member {pod.metadata.name}: {error}"
             if request is None:
