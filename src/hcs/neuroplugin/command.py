@@ -52,7 +52,12 @@ def run(
     ] = None,
     pod_resources: Annotated[Path, typer.Option(help="The kubelet's podresources socket.")] = SOCKET,
     no_kubelet: Annotated[bool, typer.Option("--no-kubelet", help="Serve HTTP only, advertise nothing.")] = False,
-    objects: Annotated[bool, typer.Option("--neural-tasks", help="Serve NeuralTask objects, too.")] = False,
+    objects: Annotated[
+        bool,
+        typer.Option(
+            "--neural-tasks", help="Work with the cluster: NeuralTask objects, and rectangles the router chose."
+        ),
+    ] = False,
     node: Annotated[str, typer.Option(envvar="NODE_NAME", help="Name of this node; default the host's.")] = "",
     kubeconfig: Annotated[str | None, typer.Option(help="Kubeconfig, for --neural-tasks.")] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
