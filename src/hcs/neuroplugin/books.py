@@ -6,6 +6,7 @@ them no more, and healthy again afterwards. What pods hold is booked on the boar
 it away. So both ways in share one capacity and neither can over-commit it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -74,6 +75,9 @@ class Books:
                 name = self.name(word, site)
                 self._pieces.setdefault(name, {}).update(self._layout(word, number, site, name))
                 self._taken.setdefault(name, {})
+
+        self._all = {name: frozenset(pieces) for name, pieces in self._pieces.items()}
+        self._counts = {name: Counter(piece.board for piece in all_.values()) for name, all_ in self._pieces.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -177,7 +181,8 @@ class Books:
     def identify(self, name: str, ids: Iterable[str], holder: Holder | None) -> Taken | None:
         """Note whose container ids are, as podresources says; say what was booked for them."""
         wanted = frozenset(ids)
-        found = next((t for t in self._taken[name].values() if t.ids == wanted), None)
+        entry = self._taken[name].get(self._owner.get(next(iter(wanted), ""), 0))
+        found = entry if entry is not None and entry.ids == wanted else None
         if found is not None and holder is not None:
             found.holder, found.seen = holder, True
         return found
@@ -227,19 +232,22 @@ class Books:
         freed = []
         for name, taken in self._taken.items():
             held = {holding.holder: holding.ids[name] for holding in holdings if holding.ids.get(name)}
-            all_held = frozenset().union(*held.values()) if held else frozenset()
+            by_ids = {ids: holder for holder, ids in held.items()}
+            every: frozenset[str] | None = None
             for entry in list(taken.values()):
-                if entry.ids <= all_held:
+                holder = by_ids.get(entry.ids)
+                if holder is None and every is None:
+                    every = frozenset().union(*held.values())
+                if holder is not None or entry.ids <= (every or frozenset()):
                     entry.seen, entry.missed = True, 0
-                    entry.holder = next((h for h, ids in held.items() if ids == entry.ids), entry.holder)
+                    entry.holder = holder or entry.holder
                     continue
                 entry.missed += 1
                 if entry.seen or entry.missed >= 3:
                     self._return(name, entry)
                     freed.append(entry)
-            known = frozenset().union(*(entry.ids for entry in taken.values())) if taken else frozenset()
             for holder, ids in held.items():
-                if ids <= self._pieces[name].keys() and not ids & known:
+                if self._owner.keys().isdisjoint(ids) and ids <= self._pieces[name].keys():
                     mine = next((plan for plan in plans if plan.holder == holder and plan.resource == name), None)
                     try:
                         self.allocate(name, tuple(sorted(ids)), mine, plans=plans)
@@ -276,6 +284,8 @@ class Books:
     def healthy(self, name: str) -> frozenset[str]:
         """The ids that pods hold or may have: as many beside those held as are free on their board."""
         field = WORDS[self.word(name)]
+        if field != "streams" and self._all_free(name, field):
+            return self._all[name]
         taken = {id for entry in self._taken[name].values() for id in entry.ids}
         healthy = set(taken)
         if field == "streams":
@@ -296,6 +306,14 @@ class Books:
                 left[piece.board] -= 1
                 healthy.add(id)
         return frozenset(healthy)
+
+    def _all_free(self, name: str, field: str) -> bool:
+        """Whether each board still has what all ids stand for that nobody holds: the usual case, told by counting."""
+        left = dict(self._counts[name])
+        for entry in self._taken[name].values():
+            left[entry.board] -= len(entry.ids)
+        unit = self.settings.units.of(field)
+        return all(getattr(self.service.sites[board].free(), field) >= count * unit for board, count in left.items())
 
     def _book(self, site: Site, word: str, taken: Taken, pieces: list[Piece]) -> None:
         field = WORDS[word]

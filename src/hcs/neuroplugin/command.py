@@ -1,6 +1,7 @@
 """``hcs neuroplugin``: run the neuromorphic plugin of one node."""
 
 import asyncio
+import gc
 import logging
 import socket
 import time
@@ -110,6 +111,7 @@ def run(
             first_id=first_id or time.time_ns() // 1_000_000,
         )
         await plugin.publish()
+        gc.freeze()  # the ids stay for good; without this each full collection walks all of them during some Allocate
         endpoint = Endpoint(host=host, port=port, certificate=certificate, key=key)
         await serve(plugin.app, endpoint, tasks=plugin.tasks(), ready=ready_file)
 
