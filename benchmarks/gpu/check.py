@@ -1,10 +1,10 @@
 """The interceptor on a real NVIDIA card: frameworks under a quota, the ledger against NVML, two tenants, step time.
 
 Each check is a program of its own, run under ``hcs quota run`` or ``hcs quota verify``; frameworks that are not
-installed are left out, and said so. Prints one JSON line a check and a table at the end; exit 1 where one fails, 3 where
-there is no card. Checks: out of memory comes at the quota within one granule (2 MiB), never while the net request is
-below 98 % of the quota less the measured context; the ledger is within 1 % of NVML's per-process figure; two tenants side
-by side; training step time within 1 % of native (median of 5 paired runs). Not run yet: no card was available.
+installed are left out, and said so. Prints one JSON line a check and a table at the end; exit 1 where one fails, 3
+where there is no card. Checks: out of memory comes at the quota within one granule (2 MiB), never while the net request
+is below 98 % of the quota less the measured context; the ledger is within 1 % of NVML's per-process figure; two tenants
+side by side; training step time within 1 % of native (median of 5 paired runs). Not run yet: no card was available.
 
     make gpu-check
 """
@@ -169,12 +169,7 @@ def main() -> int:
         return 3
     uuid = cards[0][0]
     checks: list[tuple[str, str, Callable[[], Result]]] = [
-        (
-            name,
-            {"p": "torch", "c": "cupy", "j": "jax"}[name[0]],
-            lambda program=program: fills_to_the_quota(uuid, program),
-        )
-        for name, program in FILL.items()
+        (name, MODULES[name[0]], functools.partial(fills_to_the_quota, uuid, program)) for name, program in FILL.items()
     ]
     checks.append(("two-tenants", "torch", lambda: two_tenants(uuid, FILL["pytorch-caching"])))
     checks.append(("step-time", "torch", lambda: step_time(uuid)))

@@ -277,6 +277,7 @@ def _plain(ask: Ask) -> bool:
 
 def _shape(request: ComputeRequest) -> ComputeRequest:
     """What matters to placement; pods that differ in the rest share one memory."""
-    if request.code_image or request.checkpoint or request.runtime:
-        return msgspec.structs.replace(request, code_image="", checkpoint="", runtime="")
+    if request.code_image or request.checkpoint or request.entrypoints or request.runtime:
+        vendors = tuple((vendor, "") for vendor, _ in request.entrypoints)
+        return msgspec.structs.replace(request, code_image="", checkpoint="", entrypoints=vendors, runtime="")
     return request

@@ -27,6 +27,7 @@ from hcs.router.heartbeats import NO_LEASES
 from hcs.router.images import RuntimeImage, vendors_offering
 from hcs.router.spikes import asks_for_spikes, cramped, in_order, needs_of, request_of, told, with_cores
 from hcs.rtos.hosting import asks_for_guests, unable
+from hcs.ura.exchange import in_words as in_rates
 
 NODES: Final = 32
 """Nodes that are tried one by one in the order a pod wishes; then any will do."""
@@ -195,7 +196,12 @@ def _as_accepted(
     found = offer(snapshot, request, nodes=nodes, reference_rates=reference_rates, bound=only)
     if isinstance(found, Unplaceable) or sum(len(grants) for grants in found.containers.values()) > accepted.cards:
         return None
-    return found
+    exchange = found.exchange
+    if exchange is None:
+        return found
+    rate = in_rates(exchange.wanted, exchange.wanted_milliacu, exchange.got, exchange.got_milliacu)
+    reason = f"placed on {found.node}: {found.model} accepted in place of {exchange.wanted}; {rate} in"
+    return msgspec.structs.replace(found, reason=f"{reason} {exchange.workload} ({exchange.source})")
 
 
 def vendor_bound(

@@ -62,11 +62,14 @@ class Preempting(msgspec.Struct):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """Pods without a place that might evict others: one on its own, or what is missing of a gang."""
+    """Pods without a place that might evict others: one on its own, or what is missing of a gang.
+
+    ``gang`` makes what is to be placed of it, which costs a look at every node; None where nothing can be.
+    """
 
     key: str
     pods: tuple[Pod, ...]
-    gang: Gang | None = None
+    gang: Callable[[], Gang | None] | None = None
 
     @property
     def priority(self) -> int:
@@ -179,9 +182,12 @@ class Preemption:
         uids = {pod.metadata.uid for pod in candidate.pods}
         snapshot = desk.snapshot_without(uids)
         if candidate.gang is not None:
+            gang = candidate.gang()
+            if gang is None:
+                return Refusal("NoOpenNode", "no node is open to every member, whoever is evicted")
             return choose_gang_victims(
                 snapshot,
-                candidate.gang,
+                gang,
                 candidate.priority,
                 desk.running(desk.view.node_names),
                 policy=candidate.policy,

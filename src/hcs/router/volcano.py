@@ -37,7 +37,7 @@ from hcs.router.resumption import note_for
 log = logging.getLogger(__name__)
 
 UNSCHEDULABLE: Final = 2
-UNRESOLVABLE: Final = 3
+"""Volcano's status code for "not now"; nothing but 0 lets a task pass."""
 BEST: Final = 1000.0
 """The score of the one node we would choose; Volcano adds the scores of all plug-ins, each some hundreds at most."""
 RECORDED: Final = (names.ALLOCATION, names.ROUTE_REASON, names.RESUME)
@@ -58,7 +58,7 @@ class VolcanoVerbs:
         self._desk = desk
 
     def predicate(self, body: bytes) -> dict[str, Any]:
-        """May this task go to this node? ``code`` 3 where waiting and evicting change nothing.
+        """May this task go to this node?
 
         Raises:
             ValueError: no such request.

@@ -41,8 +41,9 @@ _NPU: Final = re.compile(r"(?:dev(?:ice)?[_ ]?id|npu[_ ]?id|phy[_ ]?id)\s*[=:]?\
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """One fault in the log.
 
-    ``kind`` is ``xid``, ``aer``, ``ascend``, or ``lost`` for a card that fell off the bus. ``code`` is the Xid or the Ascend fault code; ``severity`` an AER's:
-    ``corrected``, ``nonfatal`` or ``fatal``. ``bus_id`` is as printed; ``device`` an Ascend device's number.
+    ``kind`` is ``xid``, ``aer``, ``ascend``, or ``lost`` for a card that fell off the bus. ``code`` is the Xid or the
+    Ascend fault code; ``severity`` an AER's: ``corrected``, ``nonfatal`` or ``fatal``. ``bus_id`` is as printed;
+    ``device`` an Ascend device's number.
     """
 
     kind: str
