@@ -267,7 +267,7 @@ def _surroundings(fleet: Fleet, name: str) -> NodeInventory | None:
     number = fleet.node_index.get(name)
     if number is None:
         return None
-    return msgspec.structs.replace(fleet.nodes[number], devices=(), quarantine=(), ready=True)
+    return msgspec.structs.replace(fleet.nodes[number], devices=(), quarantine=(), ready=True, boards=())
 
 
 def _plain(ask: Ask) -> bool:
