@@ -189,21 +189,19 @@ async def test_enough_cores_without_a_rectangle_are_no_place(tmp_path: Path) -> 
 
 
 @virtual
-async def test_only_a_victim_whose_cores_make_a_rectangle_goes(tmp_path: Path) -> None:
+async def test_victims_make_room_for_a_rectangle_not_only_for_as_many_cores(tmp_path: Path) -> None:
     async with scene(tmp_path) as s:
-        await classes(s, 10, 1000)
-        await spiking(s, "n0", shown(4, 4), cores=16)
+        await classes(s, 10, 100, 1000)
+        await spiking(s, "n0", shown(6, 1), cores=6)
         await start(s)
-        for name in ("a", "b", "c", "d"):
-            await s.add_pod(name, **_of(10, "4", CORES))
+        for name, priority in (("a", 10), ("b", 10), ("c", 100)):
+            await s.add_pod(name, **_of(priority, "2", CORES))
             await s.bound(name)
-        await s.add_pod("high", **_of(1000, "8", CORES))
-        held = allocation_of(await s.bound("high"))
-        assert held is not None
-        (grant,) = held.cores["main"]
-        left = [one for name, one in (await s.allocations()).items() if name != "high"]
-        assert len(left) == 2, "no more than needed"
-        assert not any(rectangle_of(grant).overlaps(rectangle_of(one.cores["main"][0])) for one in left)
+        assert (await s.allocations())["c"].cores["main"][0].x == 2, "a and b alone would leave two halves"
+        await s.add_pod("high", **_of(1000, "4", CORES))
+        # kube-scheduler proposes a and b, the least important; that frees four cores and no rectangle of four.
+        await s.bound("high")
+        assert "c" not in await s.allocations()
 
 
 @virtual
