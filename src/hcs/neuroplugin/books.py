@@ -26,6 +26,10 @@ from hcs.neuroplugin.settings import Settings
 _LETTERS: Final = {"ksps": "k", "streams": "e", "activations": "n", "updates": "s", "cores": "c"}
 
 
+SILENT_LOOKS: Final = 15
+"""How often in a row an empty list is not believed; at one look in two seconds that is half a minute."""
+
+
 class Piece(msgspec.Struct, frozen=True):
     """What one id is. ``port`` and ``channel`` are set for streams."""
 
@@ -219,7 +223,8 @@ class Books:
         """Compare with what the kubelet says containers hold: free what is gone, book what an earlier run gave.
 
         Ids just allocated are not shown before the container is admitted, so what was never seen is kept for three
-        looks.
+        looks. A kubelet that has just started lists nothing at all, though its containers run; so an empty list is
+        believed only when it lasts.
 
         Args:
             holdings: what the kubelet lists.
@@ -243,7 +248,8 @@ class Books:
                     entry.holder = holder or entry.holder
                     continue
                 entry.missed += 1
-                if entry.seen or entry.missed >= 3:
+                patience = SILENT_LOOKS if not holdings else 1 if entry.seen else 3
+                if entry.missed >= patience:
                     self._return(name, entry)
                     freed.append(entry)
             for holder, ids in held.items():
