@@ -161,10 +161,7 @@ def _gavel(rows: Sequence[Row]) -> Table:
         [row["model"] for row in rows],
         [row["gpu"] for row in rows],
         [float(row["batch_size"]) for row in rows],
-        [
-            [count] if row["consolidated"] == "1" else [1] * count
-            for row, count in zip(rows, cards, strict=True)
-        ],
+        [[count] if row["consolidated"] == "1" else [1] * count for row, count in zip(rows, cards, strict=True)],
     )
 
 

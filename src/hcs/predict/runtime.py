@@ -6,19 +6,21 @@ carries over in its own way); and trees on what the first leaves over. How much 
 is, is settled for each level of novelty by leaving rows, layouts, pairings and models out of the training data.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hcs.predict.novelty import KNOWN, LAYOUT, LEVELS, blocks, novelty
 from hcs.predict.process import Process, Settings, learn
-from hcs.predict.table import Floats, Index, Names, Table
+from hcs.predict.table import Floats, Index, Mask, Names, Table
 from hcs.predict.trees import Kind, Trees
 
 COVERAGE = 0.90
 _LEARN_ROWS = 350
+_TREE_ROWS = 1200  # rows beyond the process's limit that the trees also learn from
 _MIXTURES = (0.0, 0.25, 0.5, 0.75, 1.0)
-_LONGEST = 1e9  # seconds; thirty years a step is no prediction
+_MOST_SAMPLES = 1e9  # more samples in a step than any card could hold is a typing mistake
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Forecast:
     low: Floats
     high: Floats
     novelty: Names
-    fallback: np.ndarray
+    fallback: Mask
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class RunTimePredictor:
         self.measured = rows
         draw = np.random.default_rng(training.seed)
         inside, outside = _split(rows, training.limit, draw)
+        outside = outside[draw.permutation(len(outside))[:_TREE_ROWS]]
         target = np.log(seconds)
         self.slowest = float(target.max()) + 3.0
         self.fastest = float(target.min()) - 3.0
@@ -76,9 +79,11 @@ class RunTimePredictor:
     def predict(self, asked: Table) -> Forecast:
         """One forecast per row. Anything not finite is replaced by the training median, wide, and marked."""
         level = novelty(asked, self.measured)
-        mean, spread = self._mixed(asked, level)
+        absurd = ~((asked.batch >= 0) & (asked.batch <= _MOST_SAMPLES) & (asked.cards >= 1))
+        sane = replace(asked, batch=np.where(absurd, 1.0, asked.batch), cards=np.where(absurd, 1.0, asked.cards))
+        mean, spread = self._mixed(sane, level)
         width = np.array([self.width[str(name)] for name in level]) * spread
-        broken = ~(np.isfinite(mean) & np.isfinite(width)) | ~np.isfinite(asked.batch) | (asked.cards < 1)
+        broken = absurd | ~(np.isfinite(mean) & np.isfinite(width))
         middle = (self.slowest + self.fastest) / 2
         mean = np.clip(np.where(broken, middle, mean), self.fastest, self.slowest)
         width = np.where(broken, (self.slowest - self.fastest) / 2, np.minimum(width, 5.0))
@@ -102,7 +107,8 @@ class RunTimePredictor:
         self.precision = self.direct.precision()
         used = rows.take(inside)
         error = np.zeros(len(inside))
-        for block, (wrong, _) in zip(blocks(used, LAYOUT), self.direct.left_out(blocks(used, LAYOUT), self.precision)):
+        groups = blocks(used, LAYOUT)
+        for block, (wrong, _) in zip(groups, self.direct.left_out(groups, self.precision), strict=True):
             error[block] = wrong
         learnt, wrong_by = used, error
         if len(outside):
@@ -110,10 +116,10 @@ class RunTimePredictor:
             learnt, wrong_by = used.joined(rows.take(outside)), np.concatenate([error, target[outside] - mean])
         truth = np.concatenate([target[inside], target[outside]]) if len(outside) else target[inside]
         opinion = truth - wrong_by
-        groups = np.unique(learnt.layout, return_inverse=True)[1] % 5
+        folds = np.unique(learnt.layout, return_inverse=True)[1] % 5
         out = np.zeros(len(learnt))
         for fold in range(5):
-            held = groups == fold
+            held = folds == fold
             if held.any() and not held.all():
                 trees = Trees(self.training.kind, self.training.seed)
                 trees.fit(learnt.take(~held), opinion[~held], wrong_by[~held])
@@ -174,7 +180,7 @@ class _Parts:
             return mean, spread
         return _added(mean, spread, *self.exchange.predict(asked), asked.cards > 1)
 
-    def left_out(self, used: Table, target: Floats, groups: list[Index]) -> list[tuple[Floats, Floats]]:
+    def left_out(self, used: Table, target: Floats, groups: Sequence[Index]) -> list[tuple[Floats, Floats]]:
         """Errors and spreads of the sum for each block of rows."""
         own = self.compute.left_out(groups)
         position = np.full(len(used), -1)
@@ -193,9 +199,7 @@ class _Parts:
         return answers
 
 
-def _added(
-    mean: Floats, spread: Floats, other: Floats, other_spread: Floats, both: np.ndarray
-) -> tuple[Floats, Floats]:
+def _added(mean: Floats, spread: Floats, other: Floats, other_spread: Floats, both: Mask) -> tuple[Floats, Floats]:
     total = np.where(both, np.logaddexp(mean, other), mean)
     share = np.where(both, np.exp(mean - total), 1.0)
     return total, np.sqrt((share * spread) ** 2 + ((1 - share) * other_spread) ** 2)
@@ -226,4 +230,4 @@ def _quantile(scores: list[Floats], pooled: bool) -> float:
     order = np.argsort(values)
     cumulative = np.cumsum(weights[order]) / weights.sum()
     level = min(1.0, COVERAGE * (1 + 1 / len(values)))
-    return float(values[order][min(np.searchsorted(cumulative, level), len(values) - 1)])
+    return float(values[order][min(int(np.searchsorted(cumulative, level)), len(values) - 1)])
