@@ -4,24 +4,37 @@ import numpy as np
 import pytest
 from tests.predict.worlds import world
 
-from hcs.predict.process import Process, Settings, _Likelihood
+from hcs.predict.process import Process, Settings, _Likelihood, covariance, noise
 
 ROWS, SECONDS = world()
 SOME = np.arange(0, len(ROWS), 4)
 PART, TARGET = ROWS.take(SOME), np.log(SECONDS[SOME])
 
 
-def test_leaving_a_block_out_equals_fitting_without_it() -> None:
-    process = Process(PART, TARGET, Settings.first(), passes=30)
+def test_leaving_a_block_out_equals_conditioning_on_the_rest() -> None:
+    process = Process(PART, TARGET, Settings.first())
     block = np.flatnonzero(PART.layout == PART.layout[3])
-    [(error, spread)] = process.left_out([block])
     rest = np.setdiff1d(np.arange(len(PART)), block)
-    at = process.coefficients.copy()
-    at[0] += process.level - np.median(TARGET[rest])  # levels count from the median of the rows
-    again = Process(PART.take(rest), TARGET[rest], Settings.first(), passes=0, at=at)
-    mean, deviation = again.predict(PART.take(block))
-    np.testing.assert_allclose(TARGET[block] - error, mean, atol=0.002)
-    np.testing.assert_allclose(spread, deviation, rtol=1e-6)
+    [(error, spread)] = process.left_out([block])
+    value, jacobian = process.formula.design(PART).at(process.coefficients)
+    scaled = jacobian * process.spreads
+    total = covariance(PART, PART, process.settings) + np.diag(noise(PART, process.settings)) + scaled @ scaled.T
+    wanted = TARGET - process.level - value + jacobian @ process.coefficients
+    gain = np.linalg.solve(total[np.ix_(rest, rest)], total[np.ix_(rest, block)]).T
+    np.testing.assert_allclose(error, wanted[block] - gain @ wanted[rest], atol=1e-8)
+    left = total[np.ix_(block, block)] - gain @ total[np.ix_(rest, block)]
+    np.testing.assert_allclose(spread, np.sqrt(np.diag(left)), rtol=1e-6)
+
+
+def test_a_prediction_is_that_same_conditioning() -> None:
+    block = np.flatnonzero(PART.layout == PART.layout[3])
+    rest = np.setdiff1d(np.arange(len(PART)), block)
+    whole = Process(PART, TARGET, Settings.first())
+    [(_, spread)] = whole.left_out([block])
+    at = whole.coefficients.copy()
+    at[0] += whole.level - np.median(TARGET[rest])  # levels count from the median of the rows
+    part = Process(PART.take(rest), TARGET[rest], Settings.first(), passes=0, at=at)
+    np.testing.assert_allclose(part.predict(PART.take(block))[1], spread, rtol=1e-6)
 
 
 def test_the_slope_of_the_likelihood_is_its_slope() -> None:
