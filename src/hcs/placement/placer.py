@@ -18,9 +18,9 @@ from hcs.model.allocations import Allocation
 from hcs.model.devices import NodeInventory
 from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import ReferenceRates, VendorBound, appraise
-from hcs.placement.asks import Ask, ask_of
+from hcs.placement.asks import Ask
 from hcs.placement.boards import Board
-from hcs.placement.engine import NOT_MANAGED, RequestMix, arranged, look_at, nodes_mask, place, placement_of
+from hcs.placement.engine import NOT_MANAGED, RequestMix, arranged, laid_out, look_at, nodes_mask, place, placement_of
 from hcs.placement.explanations import refuse_later
 from hcs.placement.fleet import Fleet, Mask, build_fleet
 from hcs.placement.nearness import relaxations
@@ -190,6 +190,7 @@ class Placer:
     def _adopt(self, fleet: Fleet, name: str) -> None:
         """Go on with a fleet that differs in one node."""
         held = self._on_node.get(name, {}).values()
+        same = _surroundings(self.fleet, name) == _surroundings(fleet, name)
         kept = self._board.adopt(fleet, name, held)
         if not kept:
             self._board.forget(look_at(fleet, self.policy, self._mix))
@@ -197,7 +198,7 @@ class Placer:
         for known in self._known.values():
             known.refusals = None
             known.answers.clear()
-        if kept and any(known.ask.reach is not None for known in self._known.values()):
+        if kept and not (same and all(_plain(known.ask) for known in self._known.values())):
             self._known.clear()
         self._lists.clear()
 
@@ -218,7 +219,7 @@ class Placer:
         known = self._known.get(key)
         if known is None:
             appraisals = appraise(self.fleet, request, reference_rates, bound)
-            known = self._known[key] = _Known(ask_of(self.fleet, appraisals, request.capacities, request.locality))
+            known = self._known[key] = _Known(laid_out(self.fleet, request, appraisals))
             if len(self._known) > REQUESTS:
                 self._known.popitem(last=False)
         else:
@@ -259,6 +260,19 @@ class Placer:
         if len(known.answers) > LISTS:
             known.answers.popitem(last=False)
         return answer
+
+
+def _surroundings(fleet: Fleet, name: str) -> NodeInventory | None:
+    """What is known of a node beside its devices, their state and its own."""
+    number = fleet.node_index.get(name)
+    if number is None:
+        return None
+    return msgspec.structs.replace(fleet.nodes[number], devices=(), quarantine=(), ready=True, boards=())
+
+
+def _plain(ask: Ask) -> bool:
+    """Whether an ask is laid out by kinds alone, so that another state of some devices changes nothing in it."""
+    return ask.able is None and all(part.able is None for part in ask.parts)
 
 
 def _shape(request: ComputeRequest) -> ComputeRequest:
