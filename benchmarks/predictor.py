@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--probe-each", choices=("model", "pairing"), default="model")
     parser.add_argument("--trees", choices=KINDS, default="boosted")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--limit", type=int, default=2400, help="rows the process is conditioned on at most")
+    parser.add_argument("--limit", type=int, default=3200, help="rows the process is conditioned on at most")
     parser.add_argument("--json", action="store_true", help="accepted for symmetry; the output is always JSON")
     options = parser.parse_args(arguments)
     if options.probes < 0:
@@ -161,10 +161,7 @@ def _gavel(rows: Sequence[Row]) -> Table:
         [row["model"] for row in rows],
         [row["gpu"] for row in rows],
         [float(row["batch_size"]) for row in rows],
-        [
-            [count] if row["consolidated"] == "1" else [1] * count
-            for row, count in zip(rows, cards, strict=True)
-        ],
+        [[count] if row["consolidated"] == "1" else [1] * count for row, count in zip(rows, cards, strict=True)],
     )
 
 

@@ -1,8 +1,8 @@
 """Whether two jobs fit on one card together, learnt only from which pairs ran: no bytes needed.
 
 Memory adds up, so the score does too: each job needs ``base + slope × batch`` of its model, nothing shrinks with the
-batch, and a card has a capacity. Those are fitted as a logistic regression with non-negative needs, and the score is the
-chance of failure. ``limit`` is the largest score at which no failed pair of a cross-validation was admitted, less a
+batch, and a card has a capacity. Those are fitted as a logistic regression with non-negative needs, and the score is
+the chance of failure. ``limit`` is the largest score at which no failed pair of a cross-validation was admitted, less a
 margin, because running out of memory costs a job and not sharing costs a little time. A job of a model that was
 never seen in a pair is never admitted on this evidence.
 
@@ -35,9 +35,7 @@ class Couples:
 
     def take(self, rows: Mask) -> "Couples":
         """The pairs chosen by a mask."""
-        return Couples(
-            self.model_a[rows], self.batch_a[rows], self.model_b[rows], self.batch_b[rows], self.card[rows]
-        )
+        return Couples(self.model_a[rows], self.batch_a[rows], self.model_b[rows], self.batch_b[rows], self.card[rows])
 
 
 class FitsTogether:

@@ -127,7 +127,9 @@ class SlowdownPredictor:
             np.exp(np.minimum(mean + reach, 0.0)),
         )
 
-    def _fit(self, features: Floats, target: Floats) -> tuple[ExtraTreesRegressor, RandomForestRegressor | XGBRegressor]:
+    def _fit(
+        self, features: Floats, target: Floats
+    ) -> tuple[ExtraTreesRegressor, RandomForestRegressor | XGBRegressor]:
         seed = self.training.seed
         varied = ExtraTreesRegressor(100, max_features=0.6, min_samples_leaf=2, random_state=seed, n_jobs=1)
         main: RandomForestRegressor | XGBRegressor
