@@ -1,8 +1,8 @@
 """The simple policies, in the same frame as ours: to compare with, and to fall back on.
 
-``fifo`` takes any free kind at random and doubles up on cards without looking at memory; its out-of-memory failures and
-its stuck head are what one gets, and are counted. ``fifo-exclusive`` takes the fastest free kind, one job a card.
-``binpack`` and ``spread`` are what a grid does by default: whoever fits now starts, on the fullest or the emptiest pool.
+``fifo`` takes any free kind and doubles up on cards without looking at memory; its out-of-memory failures and its stuck
+head are what one gets, and are counted. ``fifo-exclusive`` takes the fastest free kind, one job a card.
+``binpack`` and ``spread`` are what a grid does by default: whoever fits starts, on the fullest or the emptiest pool.
 ``easy`` reserves for the head alone. ``sjf`` and ``ljf`` plan the whole queue, shortest or longest first.
 """
 

@@ -39,13 +39,13 @@ def fractional(
         return 0.0, {}
     count, total = len(columns), len(jobs)
     rows_eq, cols_eq, rows_ub, cols_ub, values = [], [], [], [], []
-    unit = max(run for _, _, run in columns)
-    for column, (row, place, run) in enumerate(columns):
+    unit = max(time for _, _, time in columns)
+    for column, (row, place, time) in enumerate(columns):
         rows_eq.append(row)
         cols_eq.append(column)
         rows_ub += [place, len(pools) + row]
         cols_ub += [column, column]
-        values += [jobs[row].cards * run / unit / pools[place].cards, run / unit]
+        values += [jobs[row].cards * time / unit / pools[place].cards, time / unit]
     placed = sorted({row for row, _, _ in columns})
     index = {row: at for at, row in enumerate(placed)}
     rows_ub += [*range(len(pools) + total)]
@@ -56,7 +56,7 @@ def fractional(
     taken = np.zeros(len(pools) + total)
     for place, amount in enumerate(free_from):
         taken[place] = -amount / unit / pools[place].cards
-    answer = linprog(
+    answer = linprog(  # type: ignore[call-overload] # the stubs know no sparse matrices; linprog takes them
         cost,
         A_ub=coo_array((values, (rows_ub, cols_ub)), shape=(len(pools) + total, count + 1)).tocsr(),
         b_ub=taken,
@@ -64,7 +64,6 @@ def fractional(
             (np.ones(count), ([index[row] for row in rows_eq], cols_eq)), shape=(len(placed), count + 1)
         ).tocsr(),
         b_eq=np.ones(len(placed)),
-        bounds=(0, None),
         method="highs",
     )
     if answer.x is None:

@@ -7,7 +7,7 @@ from hcs.wide.jobs import Bytes, Job, RunTime
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """Equal cards of one cluster. ``memory`` is what one card can hold; None: not known, so its cards are not shared."""
+    """Equal cards of one cluster. ``memory`` is what one card can hold in bytes; None: not known."""
 
     cluster: str
     kind: str
@@ -64,5 +64,7 @@ def why_never(job: Job, pools: tuple[Pool, ...]) -> Refusal | None:
         )
     most = max(pool.cards for pool in known)
     if job.cards > most:
-        return Refusal("TooManyCards", f"job {job.id} asks for {job.cards} cards; the largest pool it can use has {most}")
+        return Refusal(
+            "TooManyCards", f"job {job.id} asks for {job.cards} cards; the largest pool it can use has {most}"
+        )
     return Refusal("TooLittleMemory", f"job {job.id} needs {job.memory} bytes on a card; no pool's cards hold that")

@@ -7,7 +7,7 @@ stopped at any time. Work is counted, not timed: equal seeds give equal plans.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heapreplace
 from math import inf
 
@@ -20,18 +20,24 @@ from hcs.wide.listing import Board, listed
 from hcs.wide.snapshot import Place
 from hcs.wide.window import solved
 
+Starts = list[tuple[int, Milliseconds]]
+"""Jobs by row, and when they start."""
+
 
 class Budget(msgspec.Struct, frozen=True):
-    """``restarts`` of ``moves`` of annealing each, then ``rounds`` of CP-SAT of ``effort`` deterministic seconds each on ``window`` jobs.
+    """How much work improving may be.
 
-    It ends early once the plan is within ``close`` per mille of the bound: more work could hardly gain anything. A guide whose end
-    came out by more than ``drift`` per mille of what remains otherwise is improved again, with a thirtieth of the moves.
+    ``restarts`` of ``moves`` of annealing each, every one followed by ``tries`` of other orders; then ``rounds`` of
+    CP-SAT of ``effort`` deterministic seconds each on ``window`` jobs. It ends early once the plan is within ``close``
+    per mille of the bound: more work could hardly gain anything. A guide whose end came out by more than ``drift`` per
+    mille of what remains otherwise is improved again, with one restart and a tenth of the moves.
     """
 
-    restarts: int = 12
-    moves: int = 25_000
+    restarts: int = 24
+    tries: int = 800
+    moves: int = 16_000
     rounds: int = 1
-    effort: float = 0.5
+    effort: float = 0.2
     window: int = 100
     close: int = 2
     drift: int = 20
@@ -45,12 +51,8 @@ class Lanes:
         pools, now = board.snapshot.pools, board.snapshot.now
         self.jobs, self.pools = jobs, pools
         self.cards = [job.cards for job in jobs]
-        self.times = [
-            [run.expected if (run := pool.admits(job)) is not None else 0 for pool in pools] for job in jobs
-        ]
-        self.ready = [
-            [max(0, (board.snapshot.ready(job, pool) or now) - now) for pool in pools] for job in jobs
-        ]
+        self.times = [[run.expected if (run := pool.admits(job)) is not None else 0 for pool in pools] for job in jobs]
+        self.ready = [[max(0, (board.snapshot.ready(job, pool) or now) - now) for pool in pools] for job in jobs]
         self.fetching = any(any(row) for row in self.ready)
         self.bodies = [_bodies(board, pool.name, pool.cards) for pool in pools]
         places = range(len(pools))
@@ -84,14 +86,18 @@ class Lanes:
             free.sort()
         return max(free)
 
-    def run(self, place: int, members: Sequence[int]) -> tuple[Milliseconds, list[tuple[int, Milliseconds]]]:
+    def run(self, place: int, members: Sequence[int]) -> tuple[Milliseconds, Starts]:
         """End of a pool and the starts on it: wide jobs first, and of equal ones the long first.
 
-        A job takes the cards that become free first. With widths that divide each other, wide first leaves no holes.
+        With widths that divide each other, wide first leaves no holes.
         """
+        return self.list(place, sorted(members, key=self.rank[place].__getitem__))
+
+    def list(self, place: int, order: Iterable[int]) -> tuple[Milliseconds, Starts]:
+        """End of a pool and the starts on it in an order; each job takes the cards that become free first."""
         times, ready = self.times, self.ready
         free, starts = self.bodies[place].copy(), []
-        for job in sorted(members, key=self.rank[place].__getitem__):
+        for job in order:
             width = self.cards[job]
             start = max(free[width - 1], ready[job][place])
             free[:width] = [start + times[job][place]] * width
@@ -104,7 +110,7 @@ def _bodies(board: Board, pool: str, cards: int) -> list[Milliseconds]:
     """When each card becomes free, as the running jobs and the promises leave them."""
     profile, now = board.profiles[pool], board.snapshot.now
     free: list[Milliseconds] = []
-    lowest = cards
+    lowest, after = cards, now
     # From the back: a card that is taken again later counts as free only after that.
     for moment, count in zip(reversed(profile.times), reversed(profile.free), strict=True):
         if count < lowest:
@@ -128,26 +134,39 @@ def improved(
     best = _rounded(lanes, shares, known, inf) or [lanes.options(row)[0] for row in range(len(jobs))]
     listing = _list_of(lanes, board, jobs)
     best = min(best, listing, key=lambda found: _span(lanes, found))
+    span, starts = _packed(lanes, best, inf, budget.tries, budget.seed)
     for turn in range(budget.restarts):
         # A job that alone takes longer than the best end somewhere has no business there: without it the program
         # rounds to a better beginning, and annealing does not fall for it.
-        cap = _span(lanes, best) * (1 - budget.close / 1000)
-        if stop() or cap <= bound or any(not lanes.options(row, cap) for row in range(len(jobs))):
+        cap = span * (1 - budget.close / 1000)
+        if stop() or span <= aim or any(not lanes.options(row, cap) for row in range(len(jobs))):
             break
-        tight = fractional(jobs, lanes.pools, taken, cap)[1] if turn else shares
-        begin = (_rounded(lanes, tight, known if turn == 0 else {}, cap) if turn % 2 == 0 or known else None) or best
+        begin = _rounded(lanes, fractional(jobs, lanes.pools, taken, cap)[1], known, cap) if turn == 0 else None
+        begin = begin or _kicked(lanes, best, cap, budget.seed + turn)
         found = anneal(lanes, begin, budget, budget.seed + turn, cap, aim, stop)
-        best = min(best, found, key=lambda found: _span(lanes, found))
-    starts = _starts(lanes, best)
+        end, moments = _packed(lanes, found, span, budget.tries, budget.seed + turn)
+        if end <= span:
+            span, best, starts = end, found, moments
     for turn in range(budget.rounds):
         end = max(start + lanes.times[job][best[job]] for job, start in enumerate(starts))
         if stop() or end <= aim:
             break
-        found = solved(lanes, best, starts, end, budget.window, budget.effort, budget.seed + turn)
-        if found is None:
+        better = solved(lanes, best, starts, end, budget.window, budget.effort, budget.seed + turn)
+        if better is None:
             break
-        best, starts = found
+        best, starts = better
     return _places(board, lanes, best, _mirrored(lanes, best, starts))
+
+
+def _kicked(lanes: Lanes, chosen: Sequence[int], cap: float, seed: int) -> list[int]:
+    """A sixth of the jobs anywhere, the others where they were: near enough to a good plan, and out of its valley."""
+    dice = np.random.default_rng(seed)
+    kicked = list(chosen)
+    stuck = [job for job, place in enumerate(kicked) if lanes.times[job][place] > cap]
+    for job in [*stuck, *dice.choice(len(kicked), -(-len(kicked) // 6), replace=False).tolist()]:
+        options = lanes.options(job, cap)
+        kicked[job] = options[int(dice.integers(len(options)))]
+    return kicked
 
 
 def _rounded(lanes: Lanes, shares: Shares, known: dict[str, str], cap: float) -> list[int] | None:
@@ -164,6 +183,39 @@ def _rounded(lanes: Lanes, shares: Shares, known: dict[str, str], cap: float) ->
             (wanted or [max(options, key=lambda place: (share.get(names[place], 0.0), -lanes.times[row][place]))])[0]
         )
     return chosen
+
+
+def _packed(
+    lanes: Lanes, chosen: Sequence[int], span: float, tries: int, seed: int
+) -> tuple[Milliseconds, list[Milliseconds]]:
+    """The last end and the starts, after trying other orders on the pools that end last.
+
+    A plan that is far from the best so far is not worth the tries.
+    """
+    dice = np.random.default_rng(seed)
+    members = _members(lanes, chosen)
+    orders = [sorted(rows, key=lanes.rank[place].__getitem__) for place, rows in enumerate(members)]
+    found = [lanes.list(place, order) for place, order in enumerate(orders)]
+    last = max(end for end, _ in found)
+    left = tries if last <= span * 1.015 else 0
+    while left > 0:
+        place = max(range(len(found)), key=lambda at: found[at][0])
+        order, end, gained = orders[place], found[place][0], False
+        for here, there in dice.random((min(left, 64), 2)).tolist() if len(order) > 1 else []:
+            left -= 1
+            trial = order.copy()
+            trial.insert(int(there * len(order)), trial.pop(int(here * len(order))))
+            answer = lanes.list(place, trial)
+            if answer[0] <= end:
+                gained = gained or answer[0] < end
+                order, end, found[place], orders[place] = trial, answer[0], answer, trial
+        if not gained:
+            left -= 256
+    starts = [0] * len(chosen)
+    for _, jobs in found:
+        for job, start in jobs:
+            starts[job] = start
+    return max(end for end, _ in found), starts
 
 
 def _list_of(lanes: Lanes, board: Board, jobs: Sequence[Job]) -> list[int]:
@@ -183,14 +235,6 @@ def _members(lanes: Lanes, chosen: Sequence[int]) -> list[list[int]]:
 
 def _span(lanes: Lanes, chosen: Sequence[int]) -> Milliseconds:
     return max(lanes.run(place, rows)[0] for place, rows in enumerate(_members(lanes, chosen)))
-
-
-def _starts(lanes: Lanes, chosen: Sequence[int]) -> list[Milliseconds]:
-    starts = [0] * len(chosen)
-    for place, rows in enumerate(_members(lanes, chosen)):
-        for job, start in lanes.run(place, rows)[1]:
-            starts[job] = start
-    return starts
 
 
 def anneal(
@@ -228,7 +272,7 @@ def anneal(
     for turn in range(moves):
         if turn % 256 == 0 and (best_end <= aim or stop()):
             break
-        limit = worth + 0.02 * aim * (1 - turn / moves) ** 2 * lucks[turn]
+        limit = worth + 0.01 * aim * (1 - turn / moves) ** 2 * lucks[turn]
         pick, other, kind, mate = draws[turn]
         if kind < 0.5:
             last = max(range(count), key=ends.__getitem__)
@@ -243,14 +287,18 @@ def anneal(
         if not targets:
             continue
         target = targets[int(other * len(targets))]
-        partner = -1
-        if kind % 0.5 < 0.2 and lines[target]:
-            partner = lanes.at_rank[target][lines[target][int(mate * len(lines[target]))]]
-            if source not in options[partner]:
+        partners: list[int] = []
+        if kind % 0.5 < 0.25 and lines[target]:
+            line, share = lines[target], mate * len(lines[target])
+            partners = [lanes.at_rank[target][line[int(share)]]]
+            second = lanes.at_rank[target][line[int(share % 1.0 * len(line))]]
+            if kind % 0.5 < 0.1 and second not in partners:
+                partners.append(second)
+            if any(source not in options[partner] for partner in partners):
                 continue
         left_area = areas[source] - cards[job] * times[job][source]
         right_area = areas[target] + cards[job] * times[job][target]
-        if partner >= 0:
+        for partner in partners:
             left_area += cards[partner] * times[partner][source]
             right_area -= cards[partner] * times[partner][target]
         trial = ends.copy()
@@ -258,7 +306,7 @@ def anneal(
         if _worth(trial) > limit:
             continue
         right = lines[target].copy()
-        if partner >= 0:
+        for partner in partners:
             del right[bisect_left(right, lanes.rank[target][partner])]
         insort(right, lanes.rank[target][job])
         trial[target] = lanes.end(target, right)
@@ -266,7 +314,7 @@ def anneal(
             continue
         left = lines[source].copy()
         del left[bisect_left(left, lanes.rank[source][job])]
-        if partner >= 0:
+        for partner in partners:
             insort(left, lanes.rank[source][partner])
         trial[source] = lanes.end(source, left)
         value = _worth(trial)
@@ -275,7 +323,7 @@ def anneal(
         lines[source], lines[target], ends, worth = left, right, trial, value
         areas[source], areas[target] = left_area, right_area
         chosen[job] = target
-        if partner >= 0:
+        for partner in partners:
             chosen[partner] = source
         if max(ends) < best_end:
             best, best_end = chosen.copy(), max(ends)

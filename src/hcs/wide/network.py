@@ -7,6 +7,7 @@ delivers it first: links are first come first served, so a shortest-path search 
 
 import heapq
 from collections.abc import Iterable
+from itertools import pairwise
 
 import msgspec
 
@@ -46,7 +47,7 @@ class Network:
         self._links: dict[str, list[Link]] = {}
         for link in links:
             self._links.setdefault(link.source, []).append(link)
-        self._there: dict[tuple[str, str], Milliseconds] = {key: 0 for key in stored}
+        self._there: dict[tuple[str, str], Milliseconds] = dict.fromkeys(stored, 0)
         self._busy: dict[tuple[str, str], Milliseconds] = {}
         self.moved: Bytes = 0
 
@@ -80,9 +81,9 @@ class Network:
             ways = self._ways(blob, now)
             if cluster not in ways:
                 return None
-            arrives, way = ways[cluster]
+            _, way = ways[cluster]
             moment = max(now, self._there[way[0], blob.digest])
-            for source, target in zip(way, way[1:], strict=False):
+            for source, target in pairwise(way):
                 link = min(
                     (link for link in self._links[source] if link.target == target),
                     key=lambda link: link.takes(blob.size) + link.latency,
@@ -97,7 +98,9 @@ class Network:
 
     def _ways(self, blob: Blob, now: Milliseconds) -> dict[str, tuple[Milliseconds, tuple[str, ...]]]:
         """Where the blob could be when, and on which way, from every store that holds it."""
-        queue = [(max(now, at), (place,)) for (place, digest), at in self._there.items() if digest == blob.digest]
+        queue: list[tuple[Milliseconds, tuple[str, ...]]] = [
+            (max(now, at), (place,)) for (place, digest), at in self._there.items() if digest == blob.digest
+        ]
         heapq.heapify(queue)
         found: dict[str, tuple[Milliseconds, tuple[str, ...]]] = {}
         while queue:

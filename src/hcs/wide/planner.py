@@ -131,9 +131,7 @@ class Planner:
         now, places = board.snapshot.now, []
         pools = {place.job: place.pool for place in guide}
         for at, job in enumerate(jobs):
-            if at >= window and not any(
-                profile.free[0] >= job.cards for profile in board.profiles.values()
-            ):
+            if at >= window and not any(profile.free[0] >= job.cards for profile in board.profiles.values()):
                 continue
             options = board.options(job)
             meant = [option for option in options if option[1].pool == pools.get(job.id)]
