@@ -134,6 +134,7 @@ def _read(pod: Pod) -> ComputeRequest | None:
             pod.metadata.annotations,
             [(one.name, one.resources) for one in spec.containers],
             [(one.name, one.resources) for one in spec.initContainers or ()],
+            spec.affinity,
         )
     )
     request: ComputeRequest | None = _READ.get(words)
