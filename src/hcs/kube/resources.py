@@ -30,6 +30,7 @@ from hcs.model.devices import (
     SpikingBoard,
 )
 from hcs.model.locations import locate
+from hcs.model.preferences import read_cost
 
 _VERBS = ["delete", "deletecollection", "get", "list", "patch", "post", "put", "watch"]
 _NAMESPACED_VERBS = [*_VERBS, "global_list", "global_watch"]
@@ -258,17 +259,20 @@ class ComputeNode(msgspec.Struct, GlobalResource, frozen=True, kw_only=True, omi
         Args:
             labels: the Node object's; this object's own labels, and ``spec.location``, win over them.
         """
+        merged = {**(labels or {}), **(self.metadata.labels or {})}
         return NodeInventory(
             name=self.metadata.name,
             devices=self.status.devices,
             quarantine=self.spec.quarantine,
             abilities=self.status.abilities,
             ready=not any(c.type == "Ready" and c.status == "False" for c in self.status.conditions),
-            location=locate({**(labels or {}), **(self.metadata.labels or {})}, self.spec.location),
+            location=locate(merged, self.spec.location),
             nics=self.status.nics,
             latencies=(*self.status.latencies, *self.spec.latencies),
             rtos=self.status.rtos,
             boards=self.status.boards,
+            labels=tuple(sorted(merged.items())),
+            cost=read_cost(merged),
         )
 
 

@@ -211,6 +211,10 @@ class NodeInventory(msgspec.Struct, frozen=True, cache_hash=True):
     """What else the node offers, by name, each in its own unit: neuromorphic cores, slots for RTOS guests."""
     rtos: RtosHost | None = None
     boards: tuple[SpikingBoard, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    """The node's labels, sorted: what pods may prefer it for."""
+    cost: int | None = None
+    """Millionths of the site's unit; None where nobody said."""
 
     def quarantined(self, device_id: str) -> Quarantine | None:
         """The entry that keeps work off this device, if any."""

@@ -85,6 +85,9 @@ FABRIC_LABEL: Final = f"{DOMAIN}/fabric"
 RACK_LABEL: Final = f"{DOMAIN}/rack"
 LINK_DOMAIN_LABEL: Final = f"{DOMAIN}/link-domain"
 
+# A node label with a number: what the node costs, in any unit that is the same everywhere; see docs/placement.md.
+COST_LABEL: Final = f"{DOMAIN}/cost"
+
 # How other gang schedulers mark a pod as a member of a PodGroup; the values name the group.
 COSCHEDULING_LABELS: Final = (
     "scheduling.x-k8s.io/pod-group",

@@ -23,6 +23,7 @@ from hcs.placement.boards import choose, first_cards, look
 from hcs.placement.explanations import refuse_capacities, refuse_nodes
 from hcs.placement.filters import lasting
 from hcs.placement.fleet import Fleet, Mask
+from hcs.placement.likings import likes
 from hcs.placement.nearness import relaxations
 from hcs.placement.outlook import Outlook
 from hcs.placement.packing import Choice, cards_of
@@ -184,7 +185,8 @@ def look_at(fleet: Fleet, policy: str, mix: tuple[tuple[ComputeRequest, int], ..
 
 def laid_out(fleet: Fleet, request: ComputeRequest, appraisals: Sequence[Appraisal]) -> Ask:
     """A request as the engine weighs it, with every device that some filter drops whatever is held left out."""
-    return ask_of(fleet, appraisals, request.capacities, [_able(fleet, appraisal) for appraisal in appraisals])
+    able = [_able(fleet, appraisal) for appraisal in appraisals]
+    return ask_of(fleet, appraisals, request.capacities, able, likes(fleet, request))
 
 
 def _able(fleet: Fleet, appraisal: Appraisal) -> Mask | None:

@@ -164,6 +164,7 @@ def _read(pod: Pod, domain: str) -> ComputeRequest | None:
             [(one.name, one.resources) for one in spec.containers],
             [(one.name, one.resources, one.restartPolicy) for one in spec.initContainers or ()],
             [one.env for one in spec.containers] if asks_for_spikes(pod, domain) else (),
+            spec.affinity,
         )
     )
     request: ComputeRequest | None = _READ.get(words)
