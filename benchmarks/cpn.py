@@ -10,15 +10,20 @@ seconds are of this machine.
 import argparse
 import csv
 import json
+import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hcs.wide.bound import lower_bound
 from hcs.wide.fleets import parse_pools
 from hcs.wide.jobs import Job, RunTime
-from hcs.wide.planner import policy
+from hcs.wide.planner import Settings, policy
 from hcs.wide.simulation import Simulation
+from hcs.wide.snapshot import Plan, Snapshot
 
 HOUR = 3_600_000
 POLICIES = ("fifo", "fifo-exclusive", "binpack", "spread", "easy", "sjf", "ljf", "hcs")
