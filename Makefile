@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.[ch]' -o -name '*.map' -o -name CMakeLists.txt 2>/dev/null)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
-.PHONY: help demo test nightly lint format bench bench-agent bench-rtos mutants .venv native clean
+.PHONY: help demo test nightly lint format bench bench-agent bench-interceptor bench-rtos fuzz gpu-check mutants .venv native clean
 
 help: ## List the targets
 	@grep -hE '^[a-z.]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,8 +33,22 @@ format: .venv ## Bring the code into the house style
 bench: .venv ## Print one JSON line per benchmark
 	@for benchmark in benchmarks/*.py; do $(BIN)/python $$benchmark || exit 1; done
 
+bench-interceptor: .venv ## What the interceptor adds to a call: one and 16 threads, four processes, kernel launches
+	$(BIN)/python benchmarks/interceptor_hot_path.py
+
+gpu-check: .venv ## On a machine with an NVIDIA card: PyTorch, JAX and CuPy under a quota, against the real driver
+	$(BIN)/python -m benchmarks.gpu.check
+
+fuzz: .venv ## Mutate quota files for a minute and have the parser read them, under sanitizers
+	PATH="$$PWD/$(BIN):$$PATH" $(BIN)/cmake -S . -B build/fuzz -DHCS_SANITIZE=ON >/dev/null
+	$(BIN)/cmake --build build/fuzz --target quota_fuzz
+	mkdir -p build/fuzz/seeds
+	sed -n '/^hcs-quota 1$$/,/^end /p' docs/quota-file.md > build/fuzz/seeds/good
+	build/fuzz/fuzz/quota_fuzz $$RANDOM 5000000 build/fuzz/seeds/good build/fuzz/seeds/good
+
 bench-agent: .venv ## Print what the node agent costs, one JSON line a figure
 	$(BIN)/python benchmarks/agent.py
+	$(BIN)/python benchmarks/nri.py
 
 bench-rtos: .venv ## Measure the planner of RTOS guests, and one guest's life under hcs-rtos
 	@$(BIN)/python -m benchmarks.rtos

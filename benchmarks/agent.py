@@ -2,7 +2,8 @@
 
 Prints one JSON line for each:
 
-- ``agent_parse``: milliseconds to read an 8-card output of each tool (the recorded ones too, with HCS_SHARED);
+- ``agent_parse``: milliseconds of processor time to read an 8-card output of each tool (with HCS_SHARED the recorded
+  ones too, and those of one card eight times over);
 - ``agent_idle``: a real agent with emulated cards beside an embedded API server: processor time, memory, questions to
   the vendor and system calls a period, idle;
 - ``agent_xid``: milliseconds from a line in the kernel's log to the card's verdict;
@@ -68,9 +69,9 @@ def _parse(options: argparse.Namespace) -> dict[str, Any]:
     for name, tool, text in _outputs(options.cards):
         times = []
         for _ in range(options.repeat):
-            began = time.perf_counter()
+            began = time.process_time()
             report = parse(tool, text)
-            times.append((time.perf_counter() - began) * 1e3)
+            times.append((time.process_time() - began) * 1e3)
         found[name] = {
             "cards": len(report.devices),
             "ms": round(statistics.median(times), 3),
@@ -96,6 +97,16 @@ def _outputs(cards: int) -> list[tuple[str, str, str]]:
     ]
     shared = Path(os.environ.get("HCS_SHARED") or REPOSITORY.parent / "shared") / "fixtures/probes"
     recorded = [path for path in sorted(shared.rglob("8*")) if path.is_file()]
+    for path, begin, end in (
+        *((path, "GPU 0000", "") for path in sorted(shared.glob("nvidia-smi/q/*"))),
+        *((path, "    <gpu id", "</nvidia_smi_log>") for path in sorted(shared.glob("nvidia-smi/q-x/*"))),
+    ):
+        text = path.read_text()
+        start = text.find(begin)
+        stop = text.find(end) if end else len(text)
+        if start >= 0:
+            several = text[:start] + text[start:stop] * cards + text[stop:]
+            made.append((f"recorded {path.relative_to(shared)} x {cards}", "nvidia-smi", several))
     return made + [
         (f"recorded {path.relative_to(shared)}", path.parents[1].name, path.read_text()) for path in recorded
     ]

@@ -24,7 +24,7 @@ CARDS: Final = (
 DEVICES: Final = 8
 PAGE: Final = 500
 
-SHARES: Final = tuple((vram, acu) for vram in (2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40) for acu in (0, 3, 10))
+SHARES: Final = tuple((vram, acu) for vram in (2, 4, 8, 16, 24, 32) for acu in (0, 3, 10))
 WHOLE: Final = (1, 1, 2, 4, 8)
 
 
@@ -98,7 +98,7 @@ def _compute_node(number: int) -> dict[str, Any]:
 
 
 def pods(count: int, chance: random.Random, prefix: str) -> list[Pod]:
-    """Pods as kube-scheduler sends them, of 38 shapes: three quarters ask for a share, the others for whole cards."""
+    """Pods as kube-scheduler sends them, of 22 shapes: three quarters ask for a share, the others for whole cards."""
     return [msgspec.convert(_pod(f"{prefix}-{number}", _asks(chance)), Pod) for number in range(count)]
 
 

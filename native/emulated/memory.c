@@ -6,7 +6,25 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, LARGEST_FROM_HEAP = 65536 };
+
+/* Small pieces come from the heap: mapping one is a hundred times the cost of everything else here. */
+static void *get(uint64_t mapped)
+{
+    if (mapped <= LARGEST_FROM_HEAP)
+        return aligned_alloc(PAGE, mapped);
+    void *memory = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory != MAP_FAILED ? memory : NULL;
+}
+
+static void put(uint64_t address, uint64_t mapped)
+{
+    void *memory = (void *)(uintptr_t)address; // NOLINT
+    if (mapped <= LARGEST_FROM_HEAP)
+        free(memory);
+    else
+        munmap(memory, mapped);
+}
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hcs_allocation *allocations;
@@ -32,7 +50,7 @@ static void remove_at(size_t index, struct hcs_allocation *removed)
     *removed = allocations[index];
     memmove(&allocations[index], &allocations[index + 1], (count - index - 1) * sizeof *allocations);
     count--;
-    munmap((void *)(uintptr_t)removed->address, removed->mapped); // NOLINT
+    put(removed->address, removed->mapped);
 }
 
 bool hcs_memory_allocate(uint64_t bytes, uint64_t charged, uint32_t card, const void *owner, uint64_t *address)
@@ -50,10 +68,8 @@ bool hcs_memory_allocate(uint64_t bytes, uint64_t charged, uint32_t card, const 
             room = wanted;
         }
     }
-    void *memory = MAP_FAILED;
-    if (fits)
-        memory = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory != MAP_FAILED) {
+    void *memory = fits ? get(mapped) : NULL;
+    if (memory != NULL) {
         *address = (uint64_t)(uintptr_t)memory;
         size_t index = after(*address);
         memmove(&allocations[index + 1], &allocations[index], (count - index) * sizeof *allocations);
@@ -66,7 +82,7 @@ bool hcs_memory_allocate(uint64_t bytes, uint64_t charged, uint32_t card, const 
         count++;
     }
     pthread_mutex_unlock(&lock);
-    return memory != MAP_FAILED;
+    return memory != NULL;
 }
 
 bool hcs_memory_free(uint64_t address, struct hcs_allocation *freed)

@@ -87,6 +87,12 @@ def test_what_was_told_outweighs_a_silent_driver() -> None:
     assert verdicts(cards) == {"gpu": ("Failed", "GspTimeout"), "npu": ("Unknown", "VendorSilent")}
 
 
+def test_a_card_that_fell_off_the_bus_may_be_told_without_an_xid() -> None:
+    cards, alarms, _ = room([0.0])
+    alarms.heard(Event("lost", bus_id="0000:3b:00.0"))
+    assert verdicts(cards)["gpu"] == ("Failed", "FellOffTheBus")
+
+
 def test_an_ascend_fault_finds_its_npu_by_number() -> None:
     cards, alarms, _ = room([0.0])
     alarms.heard(Event("ascend", code=0x80C98001, device=5))

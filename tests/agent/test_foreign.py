@@ -61,9 +61,12 @@ def test_dra_claims_count_as_well() -> None:
 
 def test_a_card_another_plugin_gave_away_is_published_as_foreign_and_refused(folder: Path) -> None:
     async def whole() -> None:
+        now = 0.0
         async with fake_kubelet(folder) as kubelet, scene(folder) as node:
             kubelet.pods["default", "other", "main"] = {"nvidia.com/gpu": [uuid(0)]}
             agent = await node.start_agent(poll=5.0, pod_resources=PodResources(kubelet.pod_resources))
+            assert agent.foreign is not None
+            agent.foreign._clock = lambda: now
             await until(lambda: [device.foreign for device in agent.cards.devices] == [True, False])
             refusal = await node.refused(await node.bound_pod("one", 0))
             assert refusal.reason == "ForeignDevice"
@@ -75,6 +78,9 @@ def test_a_card_another_plugin_gave_away_is_published_as_foreign_and_refused(fol
             await until(published)
             kubelet.remove("other")
             assert agent.foreign is not None
+            await agent.foreign.look()
+            assert agent.cards.devices[0].foreign, "a kubelet that has just started lists nothing either"
+            now = 1000.0
             await agent.foreign.look()
             assert [device.foreign for device in agent.cards.devices] == [False, False]
             await kubelet.stop()

@@ -38,6 +38,7 @@ def test_the_cards_are_published_with_identity_rates_and_verdict(tmp_path: Path)
                 "Ready": "True",
                 "Probed": "True",
                 "Calibrated": "False",
+                "Healthy": "True",
             }
             assert all(condition.lastTransitionTime for condition in conditions.values())
             assert published.inventory().ready

@@ -150,11 +150,14 @@ def test_the_arbiter_refuses_and_the_kubelet_reads_why(folder: Path) -> None:
 def test_room_is_free_again_when_the_last_container_of_a_deleted_pod_is_removed(folder: Path) -> None:
     async def story(ground: Ground) -> None:
         first, second = await ground.bound("one", 0, amount=50 * GIB), await ground.bound("two", 0, amount=50 * GIB)
-        container = await ground.started(first)
+        crashed = await ground.started(first)
+        again = await ground.started(first)
         await ground.node.cluster.delete_pod("one")
         await until(lambda: ground.agent.delivery.seen(first) is None)
         assert "OverCommitted" in await ground.refused(second)
-        await ground.runtime.remove(container)
+        await ground.runtime.remove(crashed)
+        assert "OverCommitted" in await ground.refused(second), "the one that took its place still runs"
+        await ground.runtime.remove(again)
         await ground.started(second)
         await until(lambda: not ground.node.container_files(first).exists())
 
@@ -258,15 +261,17 @@ def test_the_runtimes_abilities_are_published_and_nothing_is_placed_without_it(f
     tell(folder, story)
 
 
+@pytest.mark.parametrize("kind", [NEW, OLD], ids=lambda kind: kind.version)
 @pytest.mark.parametrize("guarded", [False, True])
-def test_an_old_runtime_fails_closed_only_with_a_guard(folder: Path, guarded: bool) -> None:
+def test_without_a_validator_a_node_fails_closed_only_with_a_guard(folder: Path, kind: Kind, guarded: bool) -> None:
     async def story(ground: Ground) -> None:
+        await ground.runtime.create(await ground.runtime.run_pod("web"))
         link = ground.agent.link
         assert link is not None
         assert link.abilities().fail_closed == guarded
-        assert not link.abilities().args
+        assert link.abilities().args == kind.args
 
-    tell(folder, story, OLD, agent={"guarded": lambda: guarded})
+    tell(folder, story, kind, agent={"guarded": lambda: guarded})
 
 
 @pytest.mark.parametrize("kind", [NEW, OLD], ids=lambda kind: kind.version)

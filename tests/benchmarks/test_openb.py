@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from benchmarks.constrain import main as constrain_main
 from benchmarks.openb.__main__ import main, seeds
+from benchmarks.openb.constrain import main as constrain_main
 from benchmarks.openb.exchange import Exchange
 from benchmarks.openb.experiment import ask_for, fleet_of, run, tune
 from benchmarks.openb.trace import CARD, Node, Task, TraceError, read_tasks

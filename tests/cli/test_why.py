@@ -205,3 +205,27 @@ def test_a_sick_card_is_told(cluster):
     answer = explain_pod(sick.pod("share-1", "default"), sick)
     assert answer.notes == ("card GPU-0 is quarantined: Xid79; the pod will be evicted under the healer's budget",)
     assert any("but" in text and "quarantined" in text for text, _ in screen(answer))
+
+
+def test_a_member_waits_for_the_others_and_an_asker_for_its_owner() -> None:
+    from tests.cli.test_asks import offer
+
+    from hcs.cli.cluster import Cluster
+    from hcs.model import names
+    from hcs.model.offers import encode_offer
+    from hcs.model.pods import Pod
+
+    def made(name: str, **notes: str) -> Pod:
+        body = manifest(name, {"cards": "1"}, **notes)
+        body["metadata"]["uid"] = f"uid-{name}"
+        return msgspec.convert(body, Pod)
+
+    members = [made(f"g-{number}", gang="g", gang_size="3") for number in range(2)]
+    room = Cluster(namespace="default", pods=tuple(members))
+    assert explain_pod(members[0], room).waits.startswith("gang g: 2 of 3 members are there, 0 have their place")
+    asks = made("asks", substitution="ask", models="A100-SXM4-80GB")
+    notes = {**asks.annotations, names.SUBSTITUTION_OFFER: encode_offer(offer("uid-asks"))}
+    asks = msgspec.structs.replace(asks, metadata=msgspec.structs.replace(asks.metadata, annotations=notes))
+    answer = explain_pod(asks, room)
+    assert answer.waits.endswith("hcs accept asks -n default")
+    assert any(text.startswith("  waits    for your answer until") for text, _ in screen(answer))

@@ -9,7 +9,6 @@ from typing import Any
 import yaml
 from tests.clusters import CONFIG, Object
 
-
 OPTIONAL = ("volcano.yaml",)
 """Files for those who have what they are for."""
 

@@ -31,7 +31,9 @@ def listed(folder: Path) -> list[Path]:
 
 
 def test_two_calls_apply_everything() -> None:
-    files = {path for path in CONFIG.rglob("*.yaml") if path.name != "kustomization.yaml"} - {CONFIG / name for name in OPTIONAL}
+    files = {path for path in CONFIG.rglob("*.yaml") if path.name != "kustomization.yaml"} - {
+        CONFIG / name for name in OPTIONAL
+    }
     assert {*listed(CONFIG), *listed(CONFIG / "profiles")} == files
 
 

@@ -185,3 +185,14 @@ def test_an_agent_deletes_pods_of_its_own_node_alone(guarded: Cluster) -> None:
     assert guarded.admin.delete(
         f"{SPARED}/{bodies['node-b']['metadata']['name']}", params={"gracePeriodSeconds": "0"}
     ).is_success, "nobody else is held back"
+
+
+def test_an_owner_answers_an_offer_and_cannot_make_or_accept_one_in_our_name(guarded: Cluster, path: str) -> None:
+    """The answer is a person's to write; the offer, and the record that it was accepted, are ours."""
+    router, alice = guarded.as_user("router"), guarded.as_user("alice")
+    offer = {"metadata": {"annotations": {names.SUBSTITUTION_OFFER: '{"version": "v1"}'}}}
+    assert router.patch(path, json=offer, headers=MERGE).status_code == 200
+    answer = {"metadata": {"annotations": {names.SUBSTITUTION_ANSWER: "accept 0123456789ab-1"}}}
+    assert alice.patch(path, json=answer, headers=MERGE).status_code == 200
+    forged = {"metadata": {"annotations": {names.SUBSTITUTION_OFFER: '{"version": "v1", "accepted": true}'}}}
+    refused(alice.patch(path, json=forged, headers=MERGE), "written by HCS alone")

@@ -13,7 +13,7 @@ import pytest
 from tests.deviceplugin.kubelet import FakeKubelet, fake_kubelet
 from tests.waiting import until
 
-from hcs.deviceplugin.plugin import DevicePlugin
+from hcs.deviceplugin.plugin import LOOK_SECONDS, DevicePlugin
 from hcs.deviceplugin.podresources import Holder, PodResources
 from hcs.deviceplugin.resource import Grant, HostDevice, HostMount, Unit
 from hcs.model.refusals import Refusal, RefusedError
@@ -59,6 +59,7 @@ class Ground:
 
     def __init__(self, kubelet: FakeKubelet, plugin: DevicePlugin, spikes: Spikes) -> None:
         self.kubelet, self.plugin, self.spikes = kubelet, plugin, spikes
+        self.looks = 0
 
 
 Story = Callable[[Ground], Coroutine[Any, Any, None]]
@@ -70,18 +71,28 @@ def tell(folder: Path) -> Callable[[Story], None]:
 
     def run(story: Story) -> None:
         async def whole() -> None:
-            spikes = Spikes()
+            spikes, looks = Spikes(), 0
+
+            async def pause(seconds: float) -> None:
+                nonlocal looks
+                looks += seconds == LOOK_SECONDS
+                if ground is not None:
+                    ground.looks = looks
+                await asyncio.sleep(seconds / 20)
+
+            ground: Ground | None = None
             plugin = DevicePlugin(
                 spikes,
                 directory=folder / "device-plugins",
                 pod_resources=PodResources(folder / "pod-resources.sock"),
                 preference=True,
-                pause=lambda seconds: asyncio.sleep(seconds / 20),
+                pause=pause,
             )
             await plugin.publish(units(8))
             async with fake_kubelet(folder, [plugin.run]) as kubelet:
                 await kubelet.has(SPIKES, 8, 8)
-                await story(Ground(kubelet, plugin, spikes))
+                ground = Ground(kubelet, plugin, spikes)
+                await story(ground)
 
         asyncio.run(whole())
 
@@ -170,11 +181,26 @@ def test_sick_units_are_no_longer_given(tell: Tell) -> None:
 def test_a_restarted_kubelet_is_told_again(tell: Tell) -> None:
     async def story(ground: Ground) -> None:
         await ground.kubelet.stop()
+        before = ground.looks
         await ground.kubelet.start()
         assert ground.kubelet.capacity(SPIKES) == (0, 0)
         await ground.kubelet.has(SPIKES, 8, 8)
         assert len(ground.kubelet.registrations) == 2
+        assert (ground.looks - before) * LOOK_SECONDS <= 2.0, "that is how soon"
         await ground.kubelet.admit("one", SPIKES, 1)
+
+    tell(story)
+
+
+def test_a_kubelet_that_stops_listening_is_told_again(tell: Tell) -> None:
+    """Its stream may end for reasons of its own; it waits to be registered with, for ever."""
+
+    async def story(ground: Ground) -> None:
+        watching = ground.kubelet.endpoints[SPIKES].watching
+        assert watching is not None
+        watching.cancel()
+        await until(lambda: len(ground.kubelet.registrations) == 2)
+        await ground.kubelet.has(SPIKES, 8, 8)
 
     tell(story)
 

@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 from tests.deviceplugin.kubelet import fake_kubelet
 
-from hcs.deviceplugin.podresources import Claimed, Holder, Holding, PodResources, PodResourcesError, held, holder_of
+from hcs.deviceplugin.podresources import (
+    Claimed,
+    Holder,
+    Holding,
+    Lingering,
+    PodResources,
+    PodResourcesError,
+    held,
+    holder_of,
+)
 
 ONE, TWO = Holder("default", "one", "main"), Holder("default", "two", "main")
 HOLDINGS = (Holding(ONE, {"a/x": frozenset({"1", "2"})}), Holding(TWO, {"a/x": frozenset({"3"})}))
@@ -50,6 +59,15 @@ def test_a_kubelet_that_is_away_is_an_error_with_words(folder: Path) -> None:
 def test_the_holder_of_ids(ids: set[str], expected: Holder | None) -> None:
     assert holder_of(HOLDINGS, "a/x", ids) == expected
     assert holder_of(HOLDINGS, "a/y", ids) is None
+
+
+def test_a_kubelet_that_lists_nothing_yet_frees_nothing() -> None:
+    lingering = Lingering(30.0)
+    assert lingering.held({"1", "2"}, 0.0) == {"1", "2"}
+    assert lingering.held((), 5.0) == {"1", "2"}, "it has just started"
+    assert lingering.held({"1"}, 10.0) == {"1", "2"}
+    assert lingering.held({"1"}, 31.0) == {"1"}
+    assert lingering.held((), 62.0) == frozenset()
 
 
 def test_ids_come_free_when_nobody_holds_them() -> None:

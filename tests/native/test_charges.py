@@ -49,7 +49,15 @@ CLASSES = {
     "graph-by-generic-node": ([f"graphnode {3 * MI}", "launch 0"], 4 * MI, ["destroygraph 0", "graphtrim 0"]),
     "graph-captured": (["stream", f"capture {3 * MI}", "launch 0"], 4 * MI, ["destroygraph 0", "graphtrim 0"]),
 }
-MEASURED = ("module", "module-with-options", "fat-binary", "library", "graph", "graph-by-generic-node", "graph-captured")
+MEASURED = (
+    "module",
+    "module-with-options",
+    "fat-binary",
+    "library",
+    "graph",
+    "graph-by-generic-node",
+    "graph-captured",
+)
 
 
 def run(probe: Probe, commands: list[str]) -> list[int]:
@@ -189,9 +197,7 @@ def test_pools_of_host_memory_are_free_of_charge(container: Container, start: St
 # ---- virtual memory ------------------------------------------------------------------------------------------------
 
 
-def test_physical_memory_stays_charged_while_it_is_mapped(
-    container: Container, start: Start, every_road: Path
-) -> None:
+def test_physical_memory_stays_charged_while_it_is_mapped(container: Container, start: Start, every_road: Path) -> None:
     """Also when the driver gives its handle's number out again meanwhile."""
     container.add_card()
     container.limit(4 * MI)
@@ -234,7 +240,9 @@ def test_one_unmap_may_cover_several_mappings(container: Container, start: Start
     container.add_card()
     container.limit(8 * MI)
     probe = start(probe_program)
-    assert run(probe, [f"reserve {4 * MI}", f"create {2 * MI}", f"create {2 * MI}", "map 0 1", "mapsecond 0 2"]) == [0] * 5
+    assert (
+        run(probe, [f"reserve {4 * MI}", f"create {2 * MI}", f"create {2 * MI}", "map 0 1", "mapsecond 0 2"]) == [0] * 5
+    )
     assert run(probe, ["releasehandle 1", "releasehandle 2", f"unmap 0 {4 * MI}"]) == [0] * 3
     assert container.used() == container.physically_used() == 0
 

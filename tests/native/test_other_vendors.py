@@ -58,9 +58,7 @@ def test_each_way_to_allocate_on_each_road(
 
 
 @pytest.mark.parametrize("runtime", ["acl", "rt", "cn", "hip"])
-def test_physical_memory_is_charged_where_it_lies(
-    tmp_path: Path, start: Start, programs: Path, runtime: str
-) -> None:
+def test_physical_memory_is_charged_where_it_lies(tmp_path: Path, start: Start, programs: Path, runtime: str) -> None:
     container = container_for(runtime, tmp_path)
     container.limit(4 * MI)
     probe = start(probe_of(programs, runtime, "dlsym"), within=container)
@@ -76,7 +74,9 @@ def test_physical_memory_is_charged_where_it_lies(
     assert container.used() == container.physically_used() == 0
 
 
-@pytest.mark.parametrize(("runtime", "command"), [("acl", "createhost"), ("rt", "createhost"), ("hip", "host"), ("acl", "host")])
+@pytest.mark.parametrize(
+    ("runtime", "command"), [("acl", "createhost"), ("rt", "createhost"), ("hip", "host"), ("acl", "host")]
+)
 def test_memory_of_the_host_costs_nothing(
     tmp_path: Path, start: Start, programs: Path, runtime: str, command: str
 ) -> None:

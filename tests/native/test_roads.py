@@ -125,9 +125,7 @@ def test_a_card_that_others_have_filled_shows_what_is_physically_free(
     assert start(probe_program)("info") == [0, 1 * GI, 3 * GI]
 
 
-def test_who_fails_open_runs_without_a_limit_and_is_told(
-    container: Container, start: Start, every_road: Path
-) -> None:
+def test_who_fails_open_runs_without_a_limit_and_is_told(container: Container, start: Start, every_road: Path) -> None:
     container.add_card(total=8 * GI)
     container.variables |= {"HCS_QUOTA_FILE": "", "HCS_QUOTA_FAIL_OPEN": "1"}
     probe = start(every_road)

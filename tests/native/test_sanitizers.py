@@ -1,4 +1,4 @@
-"""The whole library and the emulated drivers under the address and undefined-behaviour sanitizers; and the fuzz target."""
+"""The library and the emulated drivers under the address and undefined-behaviour sanitizers; and the fuzz target."""
 
 from __future__ import annotations
 
@@ -81,9 +81,7 @@ def test_a_random_walk_touches_nothing_it_must_not(
     assert "runtime error" not in done.stderr
 
 
-def test_threads_that_hammer_touch_nothing_they_must_not(
-    watched: Container, sanitized: Path, programs: Path
-) -> None:
+def test_threads_that_hammer_touch_nothing_they_must_not(watched: Container, sanitized: Path, programs: Path) -> None:
     card = watched.add_card(total=16 * GI)
     watched.limit(41 * MI)
     program = compile_sanitized(programs, sanitized, "hammer.c")

@@ -138,6 +138,7 @@ def test_faults_name_whom_they_hurt_and_stay_after_release() -> None:
     board.hold(2, Rectangle(3, 3, 2, 2))
     assert board.fail(cores=[(1, 1)], routers=[(3, 3)]) == {1, 2}
     board.release(2)
+    assert not board.free >> board.layout.bit(3, 3) & 1
     assert (
         board.find(CoreRequest(2, 2), avoid=board.layout.cells & ~board.layout.rectangle(Rectangle(3, 3, 2, 2))) is None
     )

@@ -21,7 +21,8 @@ from hcs.neuro.scheduling import (
     rank,
     refuse,
     victims,
-)from hcs.placement.engine import place
+)
+from hcs.placement.engine import place
 from hcs.placement.plans import Placement, Unplaceable
 from hcs.placement.snapshot import Snapshot
 

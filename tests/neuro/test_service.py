@@ -97,8 +97,10 @@ def test_a_rate_no_single_port_carries_is_refused_whole() -> None:
     from hcs.neuro.boards import EdgePort
 
     ports = (EdgePort("west", "west", (0, 0), 6), EdgePort("east", "east", (7, 0), 6))
-    error = refused(opened(board(ports=ports, control_channels=0)), "a", "app", "small")
-    assert error.refusals[0].reason == "PortRateExhausted"
+    service = opened(board(ports=ports, control_channels=0))
+    assert refused(service, "a", "app", "small").refusals[0].reason == "PortRateExhausted"
+    service.lease("a", 9)
+    assert refused(service, "a", "app", "small", lease=1).refusals[0].reason == "PortRateExhausted"
 
 
 def test_numbers_begin_at_one_for_everybody_and_never_come_again() -> None:
@@ -314,6 +316,9 @@ def check_all(service: NeuralService) -> None:
         tasks = [task for task in service.tasks.values() if task.board == id]
         used = [cell for task in tasks for cell in task.cores]
         assert len(used) == len(set(used)), "a core has two tasks"
+        for lease in leases:
+            assert lease.tasks == {task.id for task in tasks if task.lease == lease.number}
+            assert lease.tasks == set(lease.inner.held), "cores of a lease leaked"
         for task in tasks:
             lease = service.leases[task.lease]
             assert lease.tenant == task.tenant
@@ -337,7 +342,8 @@ def operate(count: int, seed: int, every: int) -> None:
     for step in range(count):
         tenant = source.choice("abc")
         owner = service.tenants[tenant]
-        number = source.choice([*owner.tasks, source.randint(1, max(1, highest))])
+        # Its own, a number somebody may have, or the global number of anybody's task.
+        number = source.choice([*owner.tasks, source.randint(1, max(1, highest)), *list(service.tasks)[-2:]])
         act = source.random()
         try:
             if act < 0.35:
@@ -356,7 +362,8 @@ def operate(count: int, seed: int, every: int) -> None:
             elif act < 0.84:
                 service.end_lease(tenant, source.choice([*owner.leases, 1]))
             elif act < 0.9:
-                assert service.get(tenant, number).tenant == tenant
+                found = service.get(tenant, number)
+                assert found.tenant == tenant, "another tenant's task was reached"
                 assert number in owner.tasks
             elif act < 0.95:
                 endpoint = service.table.forward(tenant, source.randint(1, max(1, highest)))

@@ -60,7 +60,7 @@ def in_use() -> bool:
 def lacking() -> str:
     """Why it cannot run here; empty where it can."""
     if real_binaries("kubelet") is None:
-        return "no real kubelet in KUBEBUILDER_ASSETS or /usr/local/kubebuilder/bin"
+        return "no real Kubernetes: no kubelet in KUBEBUILDER_ASSETS or /usr/local/kubebuilder/bin"
     if os.geteuid() != 0:
         return "no kubelet without root"
     if shutil.which("containerd") is None:

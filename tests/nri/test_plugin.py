@@ -149,6 +149,23 @@ def test_bytes_that_cannot_be_read_end_the_connection_not_the_plugin(folder: Pat
     tell(folder, story)
 
 
+class Forgetful(Scripted):
+    """Fails once where it must not wait."""
+
+    def synchronize(self, pods: Any, containers: Any) -> None:
+        super().synchronize(pods, containers)
+        if len(self.synchronized) == 1:
+            raise KeyError("a mistake of ours")
+
+
+def test_a_mistake_of_ours_at_the_beginning_is_made_good_at_the_next_connection(folder: Path) -> None:
+    async def story(runtime: StubRuntime, handlers: Scripted) -> None:
+        assert len(handlers.synchronized) == 2
+        await runtime.create(await runtime.run_pod("one", annotations=OURS))
+
+    tell(folder, story, handlers=Forgetful())
+
+
 def test_a_restarted_runtime_is_found_again(folder: Path) -> None:
     async def story(runtime: StubRuntime, handlers: Scripted) -> None:
         pod = await runtime.run_pod("one", annotations=OURS)

@@ -2,10 +2,11 @@
 
 import msgspec
 import numpy as np
-from tests.placement.fleets import card, node
+from hypothesis import given
+from tests.placement.fleets import Nodes, card, inventories, node
 
 from hcs.model.devices import NodeInventory
-from hcs.placement.fleet import build_fleet
+from hcs.placement.fleet import Fleet, build_fleet
 
 
 def test_devices_are_in_one_order_with_nodes_and_models_together() -> None:
@@ -52,3 +53,31 @@ def test_an_agents_mistake_stops_nobody() -> None:
 def test_a_fleet_without_nodes_is_a_fleet() -> None:
     fleet = build_fleet([])
     assert len(fleet.devices) == len(fleet.nodes) == len(fleet.kinds) == 0
+
+
+@given(nodes=inventories(), changed=inventories())
+def test_a_fleet_changed_node_by_node_is_the_fleet_built_anew(nodes: Nodes, changed: Nodes) -> None:
+    fleet, there = build_fleet(nodes), {one.name: one for one in nodes}
+    for one in changed:
+        fleet, there[one.name] = fleet.with_node(one), one
+        assert_same(fleet, build_fleet(there.values()))
+        sick = msgspec.structs.replace(
+            one, devices=tuple(msgspec.structs.replace(device, verdict="Failed") for device in one.devices), ready=False
+        )
+        fleet, there[one.name] = fleet.with_node(sick), sick
+        assert_same(fleet, build_fleet(there.values()))
+    for name in [*there]:
+        del there[name]
+        fleet = fleet.without_node(name)
+        assert_same(fleet, build_fleet(there.values()))
+
+
+def assert_same(one: Fleet, other: Fleet) -> None:
+    for field in Fleet.__struct_fields__:
+        left, right = getattr(one, field), getattr(other, field)
+        if isinstance(left, np.ndarray):
+            assert np.array_equal(left, right), field
+        elif field == "device_index":
+            assert dict(left) == dict(right)
+        elif field not in ("laid",):
+            assert left == right, field

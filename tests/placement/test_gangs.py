@@ -248,6 +248,20 @@ def test_cpu_beside_the_cards_counts() -> None:
     assert "CPU and memory beside them" in refused.summary
 
 
+def test_what_else_a_node_offers_is_counted_for_all_members() -> None:
+    """Two cards and one slot on a: a card alone is not enough for the second member."""
+    fleet = [
+        msgspec.structs.replace(node("a", "a100", "a100"), capacities=(("slots", 1),)),
+        msgspec.structs.replace(node("b", "a100"), capacities=(("slots", 1),)),
+    ]
+    asked = msgspec.structs.replace(OWNER, capacities=(("slots", 1),))
+    found = plan(Snapshot.build(fleet), asked, asked)
+    assert sorted(nodes_of(found)) == ["a", "b"]
+    mixed = plan(Snapshot.build(fleet), asked, msgspec.structs.replace(asked, vendors=("nvidia",)))
+    assert sorted(nodes_of(mixed)) == ["a", "b"]
+    assert isinstance(plan_gang(Snapshot.build(fleet[:1]), gang(asked, asked)), Unplaceable)
+
+
 # What must always hold.
 
 

@@ -89,12 +89,14 @@ async def story(directory: Path, kubernetes: Path | None) -> None:
         await sandbox.start(lambda _: None)
         client = connect(str(sandbox.kubeconfig))
         room = Room(client)
-        high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}}
-        await room.create({**high, "value": 1000})
-        await gang(room)
-        await offer(room)
-        await preemption(room)
-        await client.close()
+        try:
+            high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}}
+            await room.create({**high, "value": 1000})
+            await gang(room)
+            await offer(room)
+            await preemption(room)
+        finally:
+            await client.close()
     finally:
         await sandbox.stop()
 

@@ -211,6 +211,10 @@ class Scene:
         """Change a pod."""
         await self.client.patch(PodResource, name, dict(body), namespace="default", patch_type=PatchType.MERGE)
 
+    async def strategic(self, name: str, body: Mapping[str, Any]) -> None:
+        """Change a pod by a strategic merge patch."""
+        await self.client.patch(PodResource, name, dict(body), namespace="default", patch_type=PatchType.STRATEGIC)
+
     async def node_patch(self, name: str, body: Mapping[str, Any], *, subresource: str = "") -> None:
         """Change a node, or its status."""
         kind = NodeStatus if subresource == "status" else Node

@@ -103,3 +103,63 @@ def test_words_do_not_depend_on_what_is_free(sizes: list[int]) -> None:
             snapshot = snapshot.with_allocation(found.allocation)
     wish = pod(resources={names.VRAM: str(81 * GIB)})
     assert decide(wish, ALL, snapshot) == decide(wish, ALL, SNAPSHOT)
+
+
+def test_an_accepted_offer_opens_its_model_and_its_count_only() -> None:
+    """Three Ascend cards were accepted; other vendors, and more cards than that, stay closed."""
+    from hcs.model.offers import Offer, encode_offer
+
+    nodes = (
+        NodeInventory("ascend", tuple(card(index, "ascend") for index in range(4))),
+        NodeInventory("mlu", (card(0, "cambricon", vram=80 * GIB, rates=card(0).rates),)),
+    )
+    offer = Offer(
+        version="v1", id="0123456789ab-1", pod="uid-p", vendor="ascend", model="910B3", cards=1,
+        wanted="A100-SXM4-80GB", wanted_cards=1, workload="gemm", wanted_milliacu=100_000, got_milliacu=100_320,
+        source="measured", vram=64 * GIB, expires="2026-01-01T00:00:00Z", accepted=True,
+    )  # fmt: skip
+    reference = {"A100-SXM4-80GB": card(0).rates}
+
+    def asked(**changes: Any) -> Any:
+        text = encode_offer(msgspec.structs.replace(offer, **changes))
+        wish = pod(
+            resources={names.VRAM: "40Gi"},
+            annotations={
+                names.MODELS: "A100-SXM4-80GB",
+                names.SUBSTITUTION: "ask",
+                names.SHARING: "exclusive",
+                names.SUBSTITUTION_OFFER: text,
+            },
+        )
+        return decide(wish, [n.name for n in nodes], Snapshot.build(nodes), reference_rates=reference)
+
+    taken = asked()
+    assert isinstance(taken, Chosen)
+    assert (taken.node, taken.substituted) == ("ascend", True)
+    assert isinstance(asked(accepted=False), Refused)
+    assert isinstance(asked(pod="uid-of-another"), Refused)
+    assert isinstance(asked(model="910A"), Refused)
+    assert isinstance(asked(cards=0), Refused)
+
+
+def test_a_preferred_node_is_taken_and_pods_with_other_wishes_are_read_anew() -> None:
+    """Copies in everything but what they prefer; the cheaper node where nobody prefers."""
+    twins = [
+        NodeInventory(name, (card(0),), labels=(("tier", name),), cost=cost) for name, cost in (("a", 20), ("b", 10))
+    ]
+    snapshot = Snapshot.build(twins)
+
+    def goes_to(*tiers: str) -> str:
+        wished = [
+            {
+                "weight": 100,
+                "preference": {"matchExpressions": [{"key": "tier", "operator": "In", "values": [one]}]},
+            }
+            for one in tiers
+        ]
+        about_nodes = {"preferredDuringSchedulingIgnoredDuringExecution": wished}
+        found = decide(pod(spec={"affinity": {"nodeAffinity": about_nodes}} if wished else None), ["a", "b"], snapshot)
+        assert isinstance(found, Chosen)
+        return found.node
+
+    assert (goes_to(), goes_to("a"), goes_to("b"), goes_to("a", "b")) == ("b", "a", "b", "b")

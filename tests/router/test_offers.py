@@ -69,6 +69,9 @@ async def test_two_slower_cards_are_offered_for_one_and_given_when_accepted(tmp_
         held = (await s.allocations())["p"]
         assert (held.node, len(held.devices())) == ("npu", 2)
         assert held.exchange is not None
+        assert (
+            "910B3 accepted in place of A100-SXM4-80GB; 1 A100-SXM4-80GB = 2.00" in pod.annotations[names.ROUTE_REASON]
+        )
         assert pod.spec.schedulingGates is None
         assert offer_on(pod) == Offer(**{**{f: getattr(offer, f) for f in Offer.__struct_fields__}, "accepted": True})
 

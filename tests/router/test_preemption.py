@@ -1,6 +1,7 @@
 """Pods of higher priority take the place of lower ones: cards, CPU and memory, within what budgets allow."""
 
 import asyncio
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from tests.router.scene import Scene, card, scene, virtual
 
 from hcs.model import names
+from hcs.model.pods import Pod
 
 WHOLE = {names.VRAM: "80Gi"}
 
@@ -100,7 +102,9 @@ async def test_while_the_victim_takes_its_time_nobody_else_gets_its_card(tmp_pat
         assert (await s.get_pod("low")).metadata.deletionTimestamp
         await add(s, "thief", 100)
         await s.waiting("thief")
-        assert len(extender.preemption) == 1
+        await s.annotate("high", {"note": "woken"})
+        await asyncio.sleep(5)
+        assert (len(extender.preemption), len(extender.reservations)) == (1, 1)
         await s.delete_pod("low")
         await s.bound("high", seconds=10)
         assert (await s.get_pod("thief")).spec.nodeName is None
@@ -158,6 +162,33 @@ async def test_a_budget_protects_and_the_next_best_victim_goes(tmp_path: Path) -
         await add(s, "high", 1000)
         await s.bound("high", seconds=20)
         assert await alive(s) == {"guarded", "high"}
+
+
+@virtual
+async def test_where_a_budget_that_we_have_not_seen_forbids_the_first_nobody_dies(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        await classes(s, 10, 1000)
+        await s.add_node("n0", card(0), card(1))
+        blind = False
+        link = s.faulty(lambda request: "refuse" if blind and "poddisruptionbudgets" in request.url.path else None)
+        await s.start_driver(s.http(await s.start_extender(link)))
+        await add(s, "guarded", 10, labels={"app": "guarded"})
+        await add(s, "other", 10)
+        await s.bound("guarded")
+        await s.bound("other")
+        ready = [{"type": "Ready", "status": "True"}]
+        await s.set_status("guarded", phase="Running", conditions=ready)  # a pod that never ran no budget protects
+        blind = True
+        link.cut()
+        await asyncio.sleep(1)
+        await budget(s, "guard", "guarded", 0)
+        made = of(1000)
+        made["spec"]["containers"][0]["resources"] = {"limits": {names.VRAM: "80Gi", names.CARDS: "2"}}
+        made["spec"]["priorityClassName"] = "p1000"
+        await s.add_pod("two", **made)
+        await s.waiting("two")
+        await asyncio.sleep(60)
+        assert await alive(s) == {"guarded", "other"}
 
 
 @virtual
@@ -245,3 +276,24 @@ async def test_the_place_is_not_kept_for_ever(tmp_path: Path) -> None:
         await s.delete_pod("low")
         await asyncio.sleep(120)
         assert (len(extender.preemption), len(extender.reservations)) == (0, 0)
+
+
+@virtual
+async def test_among_equals_the_one_with_the_freshest_checkpoint_goes(tmp_path: Path) -> None:
+    """The other has worked for longer since its last one."""
+    async with scene(tmp_path) as s:
+        await classes(s, 10, 1000)
+        await s.add_node("n0", card(0), card(1))
+
+        async def locate(pod: Pod) -> datetime.datetime | None:
+            age = {"fresh": 60, "stale": 3600}.get(pod.metadata.name)
+            return None if age is None else s.today() - datetime.timedelta(seconds=age)
+
+        await s.start_driver(s.http(await s.start_extender(locate=locate)))
+        for name in ("fresh", "stale"):
+            await add(s, name, 10, annotations={names.CHECKPOINT: "s3://bucket/run"})
+            await s.bound(name)
+        await asyncio.sleep(7200)
+        await add(s, "high", 1000)
+        await s.bound("high", seconds=10)
+        assert await alive(s) == {"stale", "high"}

@@ -65,3 +65,18 @@ def test_whatever_happens_a_pod_has_one_reservation_at_most(steps: list[tuple[st
                 book.lapse(now)
         assert committed <= held(book, "x", now)
         assert len(book) <= 3
+
+
+def test_what_is_committed_is_not_promised_anew() -> None:
+    """The view of a pod may lag behind its Binding: then somebody would promise it other devices."""
+    from hcs.model.allocations import Allocation, Grant
+
+    def on(node: str) -> Allocation:
+        return Allocation("v1", "u", node, "nvidia", "A100", {"main": (Grant("d", 1, 0),)})
+
+    book = Reservations(60.0)
+    book.commit("default/p", on("n1"), "bound", 0.0)
+    book.hold("default/p", on("n2"), "promised", 1.0)
+    held = book.get("u", 2.0)
+    assert held is not None
+    assert (held.allocation.node, held.committed) == ("n1", True)

@@ -3,7 +3,10 @@
 They show that arguments, structures and units are used as the headers say, not that a driver behaves so.
 """
 
+import json
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,3 +124,63 @@ def test_cndev(build: Build) -> None:
     assert second["uuid"] != first["uuid"]
     assert known(lost) == {"index": 2, "vendor": "cambricon"}
     assert source.driver() == "6.2.10"
+
+
+NVML_STORY = """
+import json
+from hcs.ura.catalogue import load_catalogue
+from hcs.vendors import nvidia
+vendor = nvidia.find(load_catalogue())
+devices = vendor.probe()
+first, second = vendor.read_health(), vendor.read_health()
+print(json.dumps({
+    "devices": [[d.id, d.index, d.model, d.vram >> 30, d.bus_id, {l.peer: l.kind for l in d.links}] for d in devices],
+    "codes": [[seen.code for seen in first], [seen.code for seen in second]],
+    "faults": [[f"{f.verdict} {f.reason}" for f in seen.faults] for seen in first],
+    "figures": dict(first[2].figures),
+    "driver": vendor.driver_versions(),
+}))
+"""
+
+
+def test_nvml(build: Build) -> None:
+    """Through the real binding, in a process of its own that finds our library under the driver's name."""
+    library = Path(build("nvml"))
+    library.rename(library.with_name("libnvidia-ml.so.1"))
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
+    done = subprocess.run([sys.executable, "-c", NVML_STORY], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    zero, one, two = (f"GPU-{number:08d}" for number in range(3))
+    assert told["devices"] == [
+        [zero, 7, "A30", 24, "00000000:3B:00.0", {one: "NV4", two: "PXB"}],
+        [one, 6, "A30", 24, "00000000:3C:00.0", {zero: "NV4", two: "TNS"}],
+        [two, 5, "A30", 24, "00000000:3D:00.0", {zero: "PXB", one: "TNS"}],
+    ]
+    assert told["codes"] == [[0, 79, 0], [0, 79, 0]], "an event is told once and remembered"
+    assert told["faults"] == [
+        ["SubHealthy RowRemapPending", "Healthy PcieGeneration"],
+        ["Healthy PcieGeneration"],
+        ["SubHealthy ThermalSlowdown", "Healthy PcieGeneration"],
+    ]
+    assert told["figures"] | {"slowdowns_in_a_row": {}} == {
+        "utilization_pct": 50,
+        "memory_used_mib": 3,
+        "memory_total_mib": 24576,
+        "temperature_c": 42,
+        "power_w": 61.5,
+        "power_cap_w": 165.0,
+        "throttle_reasons": ["hw_slowdown", "hw_thermal"],
+        "ecc_errors": 0,
+        "row_remap_pending": False,
+        "row_remap_failed": False,
+        "pcie_gen_current": 1,
+        "pcie_gen_max": 4,
+        "pcie_width_current": 16,
+        "pcie_width_max": 16,
+        "pcie_replay": 7,
+        "pcie_tx_kbps": 7,
+        "pcie_rx_kbps": 8,
+        "slowdowns_in_a_row": {},
+    }
+    assert told["driver"] == {"nvidia": "470.57.02"}

@@ -94,6 +94,14 @@ def known(device: dict[str, Any]) -> dict[str, Any]:
             id="the-chip-is-named-above-and-the-board-is-no-chip",
         ),
         pytest.param(
+            "ascend-map-950",
+            [
+                {"npu_id": 0, "chip_id": 0, "index": 3, "name": "Ascend950PR"},
+                {"npu_id": 1, "chip_id": 0, "index": 4, "name": "Ascend950PR"},
+            ],
+            id="a-map-with-other-columns",
+        ),
+        pytest.param(
             "ascend-power", [{"npu_id": 6, "chip_id": 0, "power_w": 103.5}], id="the-board-is-named-below-its-power"
         ),
         pytest.param("ascend-list", [{"npu_id": 0}, {"npu_id": 5}], id="a-list-of-npus"),
@@ -171,7 +179,7 @@ def test_the_kernels_log_yields_faults_of_three_kinds() -> None:
     report = parse("kernel-log", texts.KERNEL_LOG)
     assert [(event["kind"], event.get("code"), event.get("severity")) for event in report.events] == [
         ("xid", 79, None),
-        ("xid", 79, None),
+        ("lost", None, None),
         ("xid", 31, None),
         ("aer", None, "corrected"),
         ("aer", None, "fatal"),

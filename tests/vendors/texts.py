@@ -299,6 +299,13 @@ NPU_LIST = """\
         Chip Count                     : 1
 """
 
+NPU_MAP_950 = """\
+NPU ID  Slot ID  Chip ID  Chip Phy-ID  Chip Name
+0       1        0        3            Ascend950PR
+1       2        0        4            Ascend950PR
+1       2        1        MCU          Ascend950PR
+"""
+
 XPU_STATS = """\
 +-----------------------------+--------------------------------------------------------------------+
 | Device ID                   | 1                                                                  |
@@ -402,6 +409,7 @@ EVERYTHING = {
     "ascend-usages": ("npu-smi", NPU_USAGES_TWO_CHIPS),
     "ascend-common": ("npu-smi", NPU_COMMON),
     "ascend-power": ("npu-smi", NPU_POWER_BELOW),
+    "ascend-map-950": ("npu-smi", NPU_MAP_950),
     "ascend-list": ("npu-smi", NPU_LIST),
     "intel-stats": ("xpu-smi-intel", XPU_STATS),
     "ascend-map": ("npu-smi", NPU_MAP),

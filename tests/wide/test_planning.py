@@ -137,6 +137,13 @@ def test_equal_snapshots_give_equal_plans(jobs: list[Job], closed: bool) -> None
     assert Planner(SMALL).decide(snapshot) == Planner(SMALL).decide(snapshot)
 
 
+def test_a_long_closed_queue_is_improved_to_the_same_plan_again() -> None:
+    jobs = tuple(each.job for each in generate(60, 5, ("fast", "slow")))
+    snapshot = Snapshot(now=0, pools=POOLS, waiting=jobs, closed=True)
+    first = Planner(SMALL).decide(snapshot)
+    assert all(Planner(SMALL).decide(snapshot) == first for _ in range(2))
+
+
 def test_it_waits_for_a_better_kind_when_that_ends_sooner() -> None:
     busy = Running(job("r", 4, fast=10), "fast/fast", 0, 10)
     waiting = (job("j", 1, fast=5, slow=100),)

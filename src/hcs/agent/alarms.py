@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from hcs.agent.aer import AerWatch, PcieError
 from hcs.agent.cards import Cards
 from hcs.agent.kernellog import DEVICE, KernelLog
@@ -19,6 +21,7 @@ from hcs.vendors.parsing.kernel_log import Event
 log = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 10.0
+FELL_OFF: Final = 79
 
 
 class Alarms:
@@ -50,6 +53,8 @@ class Alarms:
             if self.aer.source not in ("bpf", "trace_pipe") and event.bus_id and event.severity:
                 self._pcie(event.bus_id, event.severity, 1, event.message)
             return  # else the same report comes from there
+        if event.kind == "lost":  # the same that Xid 79 says, and sometimes said alone
+            event = msgspec.structs.replace(event, kind="xid", code=FELL_OFF)
         vendor = "nvidia" if event.kind == "xid" else "ascend"
         device = self._find(event.bus_id) if event.bus_id else self._numbered(vendor, event.device)
         if device is None or event.code is None:

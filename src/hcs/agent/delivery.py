@@ -33,7 +33,7 @@ from hcs.inject.withdrawal import withdrawn
 from hcs.kube import resources
 from hcs.kube.informer import Informer
 from hcs.model.allocations import Allocation
-from hcs.model.devices import Device, NodeInventory, Quarantine
+from hcs.model.devices import Device, Nic, NodeInventory, Quarantine
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.nri.guard import requires_plugin
@@ -82,6 +82,7 @@ class Delivery:
         cdi: Callable[[Profile], frozenset[str]] = lambda _: frozenset(),
         clock: Callable[[], float] = time.monotonic,
         work: Work = asyncio.to_thread,
+        nics: Callable[[], tuple[Nic, ...]] = tuple,
     ) -> None:
         """Prepare.
 
@@ -100,7 +101,9 @@ class Delivery:
             cdi: the CDI names that the runtime can resolve now, as far as they fit a profile.
             clock: seconds; only differences count.
             work: how to do what waits for a disk.
+            nics: the RDMA adapters, as they were last seen.
         """
+        self._nics = nics
         self._node, self._client, self._pods, self._cards = node, client, pods, cards
         self._admissions, self._profiles, self._quarantine = admissions, profiles, quarantine
         self._state, self._interceptor, self._exists, self._cdi = state, interceptor, exists, cdi
@@ -346,6 +349,7 @@ class Delivery:
             interceptor=self._interceptor,
             present=prepared.present,
             cdi=self._cdi(prepared.profile),
+            nics=self._nics(),
             files=prepared.files,
         )
 

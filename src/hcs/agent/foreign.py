@@ -7,10 +7,11 @@ that fits no card of its vendor could be any of them, so all are marked: better 
 
 import logging
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
-from hcs.deviceplugin.podresources import Holding, PodResources, PodResourcesError
+from hcs.deviceplugin.podresources import Holding, Lingering, PodResources, PodResourcesError
 from hcs.model import names
 from hcs.model.devices import Device
 
@@ -90,6 +91,7 @@ class ForeignWatch:
         pod_resources: PodResources,
         devices: Callable[[], Sequence[Device]],
         mark: Callable[[frozenset[str]], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare.
 
@@ -97,7 +99,9 @@ class ForeignWatch:
             pod_resources: whom to ask.
             devices: the node's cards.
             mark: told which are held by others.
+            clock: seconds; only differences count.
         """
+        self._lingering, self._clock = Lingering(), clock
         self._pod_resources, self._devices, self._mark = pod_resources, devices, mark
         self._silent = False
 
@@ -111,7 +115,7 @@ class ForeignWatch:
             self._silent = True
             return
         self._silent = False
-        self._mark(foreign(holdings, self._devices()))
+        self._mark(self._lingering.held(foreign(holdings, self._devices()), self._clock()))
 
     async def watch(self, pause: Callable[[float], Awaitable[None]]) -> None:
         """Ask every :data:`LOOK_SECONDS`, until cancelled."""

@@ -32,21 +32,22 @@ def run(
     Needed where the container runtime validates nothing: containerd before 2.2, CRI-O before 1.34.
     """
     logs.configure(log_level)
-    asyncio.run(_run(nri_socket, lock))
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with open(lock, "wb") as file:
+            asyncio.run(_run(nri_socket, file.fileno()))
+    except OSError as error:
+        raise typer.BadParameter(f"{lock} cannot be written: {error.strerror}", param_hint="--lock") from error
 
 
-async def _run(nri_socket: Path, lock: Path) -> None:
+async def _run(nri_socket: Path, lock: int) -> None:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with open(lock, "wb") as file:
-        plugin = Plugin(
-            NAME, INDEX, Guard(lambda alive: _mark(file.fileno(), alive)), events=GUARD_EVENTS, socket=nri_socket
-        )
-        with contextlib.suppress(asyncio.CancelledError):
-            await plugin.run()
+    guard = Guard(lambda alive: _mark(lock, alive))
+    with contextlib.suppress(asyncio.CancelledError):
+        await Plugin(NAME, INDEX, guard, events=GUARD_EVENTS, socket=nri_socket).run()
 
 
 def _mark(descriptor: int, alive: bool) -> None:

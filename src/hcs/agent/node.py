@@ -30,6 +30,7 @@ from hcs.agent.delivery import Delivery, Work
 from hcs.agent.figures import FigureMetrics
 from hcs.agent.foreign import ForeignWatch
 from hcs.agent.guests import Guests
+from hcs.agent.networks import adapters
 from hcs.agent.profiles import SiteProfiles
 from hcs.agent.publishing import ABILITIES, Publisher
 from hcs.agent.runtime import INDEX, RuntimeLink
@@ -43,6 +44,7 @@ from hcs.model.devices import Quarantine
 from hcs.nri.plugin import Plugin
 from hcs.nri.runtimes import PLUGIN_EVENTS
 from hcs.vendors.base import Asker, Questioner, Vendor
+from hcs.vendors.pci import SYSFS
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +73,7 @@ class Agent:
         clock: Callable[[], float] = time.monotonic,
         pause: Pause = asyncio.sleep,
         measurer: Measurer | None = None,
+        sysfs: Path = SYSFS,
         work: Work = asyncio.to_thread,
         nri_socket: Path | None = None,
         guarded: Callable[[], bool] = lambda: False,
@@ -93,6 +96,7 @@ class Agent:
             now: the clock for what is written.
             clock: seconds, for time limits.
             pause: how to wait.
+            sysfs: where the kernel shows its devices.
             measurer: measures cards; None leaves all cards at their model's rates.
             work: how to do what waits for a disk.
             nri_socket: the container runtime's, where we are its plugin; None where it asks over our own socket.
@@ -125,7 +129,7 @@ class Agent:
         self.alarms = Alarms(self.cards)
         self.foreign: ForeignWatch | None = None
         if pod_resources is not None:
-            self.foreign = ForeignWatch(pod_resources, lambda: self.cards.devices, self.cards.mark_foreign)
+            self.foreign = ForeignWatch(pod_resources, lambda: self.cards.devices, self.cards.mark_foreign, clock=clock)
         self.link: RuntimeLink | None = None
         self._cdi, self._work, self._profiles = cdi, work, SiteProfiles(self._overlays)
         self.publisher = Publisher(
@@ -135,6 +139,7 @@ class Agent:
             cards=self.cards,
             now=now,
             registry=registry,
+            nics=lambda devices: adapters(devices, sysfs),
             slow=lambda: self.calibration.slow if self.calibration else {},
             abilities=lambda: self.link.abilities() if self.link is not None else ABILITIES,
             problem=lambda: self.link.problem() if self.link is not None else None,
@@ -160,6 +165,7 @@ class Agent:
             cdi=self._resolvable,
             clock=clock,
             work=work,
+            nics=lambda: self.publisher.nics,
         )
         if nri_socket is not None:
             self.link = RuntimeLink(

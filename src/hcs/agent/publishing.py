@@ -8,7 +8,7 @@ import asyncio
 import datetime
 import logging
 from collections import Counter as Count
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import httpx2
@@ -18,10 +18,11 @@ from lightkube.types import PatchType
 from prometheus_client import CollectorRegistry, Counter
 
 from hcs.agent.cards import Cards
+from hcs.agent.labels import changes, labels_of
 from hcs.kube import resources
 from hcs.kube.informer import Informer
 from hcs.model import names
-from hcs.model.devices import Abilities, Device, RtosHost
+from hcs.model.devices import Abilities, Device, Nic, RtosHost
 from hcs.model.pods import ObjectMeta
 from hcs.model.quantities import show_bytes
 from hcs.model.refusals import Refusal
@@ -50,6 +51,7 @@ class Publisher:
         abilities: Callable[[], Abilities] = lambda: ABILITIES,
         problem: Callable[[], Refusal | None] = lambda: None,
         rtos: Callable[[], RtosHost | None] = lambda: None,
+        nics: Callable[[Sequence[Device]], tuple[Nic, ...]] = lambda _: (),
     ) -> None:
         """Prepare.
 
@@ -64,9 +66,13 @@ class Publisher:
             abilities: what the container runtime can do for us.
             problem: why nothing should be placed on this node, if so.
             rtos: what the node offers RTOS guests.
+            nics: finds the RDMA adapters, and which of the cards each is near to.
         """
         self._slow, self._abilities, self._problem = slow, abilities, problem
-        self._rtos = rtos
+        self._rtos, self._nics = rtos, nics
+        self.nics: tuple[Nic, ...] = ()
+        """The RDMA adapters, as they were at the last publishing."""
+        self._labelled: dict[str, str] | None = None
         self._node, self._client, self._nodes, self._cards, self._now = node, client, nodes, cards, now
         self._latest: resources.ComputeNode | None = None
         self.wake = asyncio.Event()
@@ -85,6 +91,7 @@ class Publisher:
             self.wake.clear()
             try:
                 await self.publish()
+                await self.label()
             except (ApiError, httpx2.HTTPError) as error:
                 log.warning("status not written, trying again: node=%s error=%r", self._node, error)
                 await pause(1.0)
@@ -103,6 +110,7 @@ class Publisher:
         observed = self._latest
         if observed is None:
             observed = await self._create()
+        self.nics = self._nics(self._cards.devices)
         wanted = self._status(observed.status)
         if observed.status == wanted:
             return False
@@ -115,6 +123,7 @@ class Publisher:
             "summary": summary(wanted.devices),
             # Every field, also one that is at its default again: a merge leaves out nothing by itself.
             "rtos": None if wanted.rtos is None else _every_field(wanted.rtos),
+            "nics": msgspec.to_builtins(wanted.nics),
         }
         self._latest = await self._client.patch(
             resources.ComputeNodeStatus, self._node, {"status": status}, patch_type=PatchType.MERGE
@@ -182,6 +191,9 @@ class Publisher:
             conditions=self._conditions(observed.conditions),
             driver_versions=dict(self._cards.driver_versions),
             rtos=self._rtos(),
+            nics=self.nics,
+            latencies=observed.latencies,  # measured by others; not ours to take away
+            boards=observed.boards,  # the neuroplugin's, which we leave as they are
         )
 
     def _conditions(self, before: tuple[resources.Condition, ...]) -> tuple[resources.Condition, ...]:
@@ -204,8 +216,44 @@ class Publisher:
         since = {(condition.type, condition.status): condition.lastTransitionTime for condition in before}
         return tuple(
             msgspec.structs.replace(c, lastTransitionTime=since.get((c.type, c.status)) or stamp)
-            for c in (ready, probed, calibrated)
+            for c in (ready, probed, calibrated, self._healthy())
         )
+
+    def _healthy(self) -> resources.Condition:
+        """Whether every card may take work, as far as the agent can tell."""
+        sick = [device for device in self._cards.devices if device.verdict != "Healthy"]
+        if not sick:
+            return resources.Condition("Healthy", "True", "AllCardsHealthy", "no card shows a fault")
+        words = "; ".join(f"{d.id}: {d.verdict_reason or d.verdict}" for d in sick[:8])
+        more = f" and {len(sick) - 8} more" if len(sick) > 8 else ""
+        return resources.Condition(
+            "Healthy", "False", "SickCards", f"{len(sick)} of {len(self._cards.devices)}: {words}{more}"
+        )
+
+    async def label(self) -> bool:
+        """Bring the Node's labels of ours up to date.
+
+        Returns:
+            Whether anything was written.
+
+        Raises:
+            ApiError: the server refused.
+        """
+        devices = self._cards.devices
+        if self._labelled == labels_of(devices):
+            return False
+        try:
+            node = await self._client.get(resources.Node, self._node)
+        except ApiError as error:
+            if error.status.code == 404:
+                return False  # the kubelet has not come yet; looked for again at the next publishing
+            raise
+        patch = changes(node.metadata.labels or {}, devices)
+        if patch:
+            body = {"metadata": {"labels": patch}}
+            await self._client.patch(resources.Node, self._node, body, patch_type=PatchType.MERGE)
+        self._labelled = labels_of(devices)
+        return bool(patch)
 
     def _calibrated(self) -> resources.Condition:
         """Whether the cards' rates were found on the cards themselves."""

@@ -81,7 +81,7 @@ class RuntimeLink:
         """Whether a container is refused when we are away. That the validator is off shows only at a creation."""
         if self.runtime is None:
             return False
-        return self._validator is not False if self.runtime.validates else self._guarded()
+        return (self.runtime.validates and self._validator is not False) or self._guarded()
 
     def problem(self) -> Refusal | None:
         """What is wrong with the node as a whole, so that nothing should be placed on it."""

@@ -24,7 +24,6 @@ from hcs.model.pods import Pod
 from hcs.model.quantities import show_bytes
 from hcs.model.refusals import RefusedError
 from hcs.router.asking import STAMP, expired
-from hcs.ura.exchange import in_words
 
 PodName = Annotated[str, typer.Argument(help="Name of the pod.", metavar="POD")]
 
@@ -110,14 +109,14 @@ def _table(asks: list[Ask], namespaces: bool) -> Table:
     rows: list[tuple[str, ...]] = []
     for ask in asks:
         offer = ask.offer
-        rate = in_words(offer.wanted, offer.wanted_milliacu, offer.model, offer.got_milliacu)
+        hundredths = offer.wanted_milliacu * 100 // max(offer.got_milliacu, 1)
         rows.append(
             (
                 ask.namespace,
                 ask.pod,
                 f"{offer.wanted_cards} x {offer.wanted}",
                 f"{offer.cards} x {offer.model}, {show_bytes(offer.vram)} each",
-                f"{rate} in {offer.workload} ({offer.source})",
+                f"1 = {hundredths // 100}.{hundredths % 100:02d} in {offer.workload} ({offer.source})",
                 _span(ask.expires_seconds),
                 offer.id,
                 ask.answer or "-",

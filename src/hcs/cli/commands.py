@@ -41,6 +41,7 @@ COMMANDS: Final = (
     Registered("neuro", "hcs.cli.neuro", "Spiking hardware: boards, placements, leases, tasks."),
     Registered("demo", "hcs.cli.demo.command", "See it all work, with no cluster and no card.", "sandbox"),
     Registered("sandbox", "hcs.cli.sandbox", "A small cluster with emulated cards on this machine.", "sandbox"),
+    Registered("quota", "hcs.cli.quota", "Hold a program to a share of a card, without Kubernetes."),
     Registered("router", "hcs.router.command", "Decides which cards a pod gets.", "router", program=True),
     Registered("injector", "hcs.injector.command", "The admission webhook.", program=True),
     Registered("agent", "hcs.agent.command", "Publishes a node's cards, hands them to pods.", "agent", program=True),

@@ -88,11 +88,11 @@ def plan_of(
     held = {uid: allocation for uid, (_, allocation) in cluster.held.items()}
     movables = []
     for running in running_pods(machines, names, held, today, {}):
-        moved = machines.pod(running.uid)
-        if running.allocation is None or moved is None:
+        found = machines.pod(running.uid)
+        if running.allocation is None or found is None:
             continue
         try:
-            request = read_request(moved)
+            request = read_request(found)
         except RefusedError:
             request = None
         if request is not None:

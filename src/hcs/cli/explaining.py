@@ -15,6 +15,8 @@ from hcs.cli.hints import hint_for
 from hcs.kube.resources import Node
 from hcs.model import names
 from hcs.model.allocations import Allocation, Exchange
+from hcs.model.gangs import read_membership
+from hcs.model.offers import offer_on
 from hcs.model.pods import Pod
 from hcs.model.quantities import show_bytes
 from hcs.model.refusals import Refusal, RefusedError
@@ -49,6 +51,7 @@ class Place(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """Everything ``hcs why`` shows.
 
+    ``waits`` says what a pod of a gang, or one that wants to be asked, waits for.
     ``nearest`` is the place that lacks least among those whose cards would do and are held by others.
     ``asks`` is the request in words, ``says`` what kube-scheduler wrote last, ``notes`` what is wrong with the cards
     of a pod that has some.
@@ -63,6 +66,7 @@ class Answer(msgspec.Struct, frozen=True):
     refusals: tuple[Reason, ...] = ()
     nodes: int = 0
     nearest: str = ""
+    waits: str = ""
     offer: Place | None = None
     says: str = ""
     notes: tuple[str, ...] = ()
@@ -78,6 +82,7 @@ def explain_pod(pod: Pod, cluster: Cluster, *, reference_rates: ReferenceRates |
     if request is None:
         return answer
     answer = msgspec.structs.replace(answer, request=request, asks=in_words(request), says=_scheduler_says(pod))
+    answer = msgspec.structs.replace(answer, waits=_waits_for(pod, cluster))
     _, held = cluster.held.get(pod.metadata.uid, (pod, None))
     if pod.finished:
         return msgspec.structs.replace(answer, state="Finished")
@@ -130,6 +135,34 @@ def _pending(
         nearest=miss.sentence if miss else "",
         offer=offer,
     )
+
+
+def _waits_for(pod: Pod, cluster: Cluster) -> str:
+    """What a pod without a node waits for beside a place: the other members of its gang, or its owner's answer."""
+    if pod.spec.nodeName or pod.finished:
+        return ""
+    offered = offer_on(pod)
+    if offered is not None and not offered.accepted:
+        namespace = pod.metadata.namespace or "default"
+        return f"your answer until {offered.expires}: {offered.reason}; hcs accept {pod.metadata.name} -n {namespace}"
+    try:
+        gang = read_membership(pod)
+    except RefusedError:
+        return ""
+    if gang is None:
+        return ""
+    mates = [one for one in cluster.pods if not one.finished and _gang_of(one) == gang.key]
+    bound = sum(bool(one.spec.nodeName) for one in mates)
+    size = f" of {gang.size}" if gang.size else ""
+    return f"gang {gang.name}: {len(mates)}{size} members are there, {bound} have their place; all start together"
+
+
+def _gang_of(pod: Pod) -> str:
+    try:
+        gang = read_membership(pod)
+    except RefusedError:
+        return ""
+    return gang.key if gang is not None else ""
 
 
 def of_pod(refusals: Iterable[Refusal]) -> tuple[Reason, ...]:

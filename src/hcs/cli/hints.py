@@ -5,6 +5,7 @@ from typing import Final
 from hcs.model import names
 
 HINTS: Final = {
+    "AgentSilent": "kubectl -n hcs-system get pods -o wide shows whether the node's agent runs",
     "AcuBeyondAnyCard": f"ask for {names.TOTAL_ACU} over several cards",
     "AcuTooHigh": f"ask for less {names.ACU}, or for {names.TOTAL_ACU} over several cards",
     "CardsTaken": "wait, end another pod, or ask for less; hcs devices shows who holds what",

@@ -128,6 +128,8 @@ def screen(answer: Answer, *, wide: bool = False, columns: int = 100) -> Iterato
     yield f"pod {answer.pod} {_headline(answer)}", "bold"
     if answer.asks:
         yield from line("asks", answer.asks)
+    if answer.waits:
+        yield from line("waits", f"for {answer.waits}", style="cyan")
     if answer.place is not None:
         yield from _place_lines(answer.place, line)
     for note in answer.notes:

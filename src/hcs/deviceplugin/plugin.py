@@ -31,6 +31,8 @@ DIRECTORY: Final = Path("/var/lib/kubelet/device-plugins")
 KUBELET: Final = "kubelet.sock"
 LOOK_SECONDS: Final = 0.5
 """Between two looks at the directory: a restarted kubelet is noticed, and told, well within 2 s."""
+ALONE_LOOKS: Final = 6
+"""After so many looks at which nobody followed the list, we register again."""
 LIST_SECONDS: Final = 1.0
 """Least time between two lists."""
 REGISTER_SECONDS: Final = 10.0
@@ -74,6 +76,8 @@ class DevicePlugin:
         self._turn = asyncio.Lock()
         self.registered = asyncio.Event()
         """Set while a kubelet knows us, as far as we know."""
+        self.watchers = 0
+        """How many follow the list: one, where all is well."""
 
     async def publish(self, units: Sequence[Unit]) -> None:
         """Replace the list of units; whoever watches hears of it.
@@ -103,9 +107,13 @@ class DevicePlugin:
                     attempt = 0
                     self.registered.set()
                     log.info("registered: resource=%s ids=%d", self.resource.name, len(self._list.devices))
+                    alone = 0
                     while _identity(self._directory / KUBELET) == kubelet and _identity(self._socket) == own:
                         await self._pause(LOOK_SECONDS)
-                    log.info("the kubelet has started again: resource=%s", self.resource.name)
+                        alone = 0 if self.watchers else alone + 1
+                        if alone >= ALONE_LOOKS:  # it does not come back by itself to a list it has stopped following
+                            break
+                    log.info("the kubelet has started again, or does not listen: resource=%s", self.resource.name)
             except (grpc.aio.AioRpcError, grpc.aio.UsageError, OSError, RuntimeError) as error:
                 log.warning("not registered, trying again: resource=%s error=%s", self.resource.name, _words(error))
                 attempt = await self._wait(attempt)
@@ -187,14 +195,18 @@ class DevicePlugin:
         return self._options()
 
     async def _lists(self, _: Any, __: Any) -> AsyncIterator[Any]:
-        while True:
-            sent = self._list
-            yield sent
-            since = self._clock()
-            async with self._changed:
-                await self._changed.wait_for(lambda sent=sent: self._list is not sent)  # type: ignore[misc]
-            if (early := since + LIST_SECONDS - self._clock()) > 0:
-                await self._pause(early)
+        self.watchers += 1
+        try:
+            while True:
+                sent = self._list
+                yield sent
+                since = self._clock()
+                async with self._changed:
+                    await self._changed.wait_for(lambda sent=sent: self._list is not sent)  # type: ignore[misc]
+                if (early := since + LIST_SECONDS - self._clock()) > 0:
+                    await self._pause(early)
+        finally:
+            self.watchers -= 1
 
     async def _prefer(self, request: Any) -> Any:
         answer = MESSAGES["PreferredAllocationResponse"]()

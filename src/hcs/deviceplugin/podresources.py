@@ -17,6 +17,8 @@ from hcs.deviceplugin.messages import POD_MESSAGES, POD_RESOURCES
 SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 SECONDS: Final = 2.0
 """How long the kubelet may take to answer."""
+ABSENT_SECONDS: Final = 30.0
+"""How long something must not be listed before it counts as free."""
 _LARGE: Final = (("grpc.max_receive_message_length", 64 << 20),)  # as large as the kubelet may send; 4 MiB is too tight
 _HOST: Final = ("grpc.default_authority", "localhost")  # a Unix path is no host name for Go's HTTP/2 server
 
@@ -92,6 +94,34 @@ def holder_of(holdings: Iterable[Holding], resource: str, ids: Iterable[str]) ->
 def held(holdings: Iterable[Holding], resource: str) -> dict[str, Holder]:
     """The ids of a resource that containers hold, with their holders. What was held and is no longer has come free."""
     return {unit: holding.holder for holding in holdings for unit in holding.ids.get(resource, ())}
+
+
+class Lingering:
+    """What was held counts as held until it has been absent for a while.
+
+    A kubelet that has just started lists no pods yet, though their containers run (1.36, tried): whoever believed the
+    first list would give everything away a second time.
+    """
+
+    def __init__(self, seconds: float = ABSENT_SECONDS) -> None:
+        """Nothing is held yet.
+
+        Args:
+            seconds: how long something must be absent.
+        """
+        self._seconds = seconds
+        self._seen: dict[str, float] = {}
+
+    def held(self, listed: Iterable[str], now: float) -> frozenset[str]:
+        """What counts as held.
+
+        Args:
+            listed: what the kubelet lists now.
+            now: the time in seconds; only differences count.
+        """
+        self._seen = {name: since for name, since in self._seen.items() if now - since < self._seconds}
+        self._seen |= dict.fromkeys(listed, now)
+        return frozenset(self._seen)
 
 
 def _holdings(pod: Any) -> Iterable[Holding]:

@@ -17,6 +17,7 @@ import msgspec
 from hcs.inject.adjustments import Adjustment, DeviceNode, HostFile, Mount, Variable
 from hcs.inject.cdi import card_name
 from hcs.inject.collectives import Wires, collective_variables, undisputed
+from hcs.inject.compute import ComputeShare, compute_paths, compute_share
 from hcs.inject.profiles import HostPath, Profile, Profiles, fill, fill_each
 from hcs.inject.shares import share_files, share_mounts
 from hcs.model import names
@@ -61,12 +62,14 @@ class ContainerFacts(msgspec.Struct, frozen=True):
 class NodeFiles(msgspec.Struct, frozen=True):
     """What one device needs from the host beyond its profile, found by its vendor's adapter.
 
-    ``context_bytes`` is the memory that the first context of a program takes on it.
+    ``context_bytes`` is the memory that the first context of a program takes on it, ``compute_units`` how many compute
+    units it has; 0 where that is not known.
     """
 
     devices: tuple[DeviceNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
     context_bytes: int = 0
+    compute_units: int = 0
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
@@ -108,6 +111,7 @@ def inject(allocation: Allocation, profile: Profile, container: ContainerFacts, 
     granted = _granted(allocation, container.name, node)
     devices = [device for device, _ in granted]
     nodes, mounts = _host_files(profile, devices, node)
+    compute: ComputeShare | None = None
     files: tuple[HostFile, ...] = ()
     if not allocation.exclusive:
         if profile.quota != "interceptor":
@@ -126,10 +130,16 @@ def inject(allocation: Allocation, profile: Profile, container: ContainerFacts, 
             )
         files = share_files(allocation.pod, container.name, granted, node.state, _context_bytes(node, devices))
         mounts.extend(share_mounts(files, node.interceptor))
+        units = {device.id: node.files.get(device.id, NodeFiles()).compute_units for device in devices}
+        compute = compute_share(granted, node.present, units, f"{allocation.pod}/{container.name}/")
+        if compute is not None:
+            mounts.extend(compute.mounts)
     if len(devices) > 1 and _SHARED_MEMORY.destination not in container.mounted:
         mounts.append(_SHARED_MEMORY)
     return Adjustment(
-        env=_environment(allocation, profile, container, node, devices),
+        env=_overlaid(
+            _environment(allocation, profile, container, node, devices), compute.env if compute is not None else ()
+        ),
         mounts=tuple({mount.destination: mount for mount in mounts}.values()),
         devices=tuple({node.path: node for node in nodes}.values()),
         args=_entry_point(container, allocation.vendor),
@@ -155,7 +165,8 @@ def candidate_paths(profile: Profile, devices: Iterable[Device]) -> tuple[str, .
     """The host paths whose presence ``inject`` will want to know, for these devices of the profile's vendor."""
     ordered = tuple(devices)
     paths = (host.path for host in (*profile.devices, *profile.mounts))
-    return tuple(dict.fromkeys(path for pattern in paths for path in fill_each(pattern, ordered)))
+    named = [path for pattern in paths for path in fill_each(pattern, ordered)]
+    return tuple(dict.fromkeys((*named, *compute_paths(profile.vendor))))
 
 
 def card_files(profile: Profile, device: Device, node: NodeFacts) -> tuple[list[DeviceNode], list[Mount]]:
@@ -243,6 +254,12 @@ def _environment(
     if resume:
         variables["HCS_RESUME_FROM"] = resume
     return tuple(Variable(name, value) for name, value in sorted(variables.items()))
+
+
+def _overlaid(base: tuple[Variable, ...], more: tuple[Variable, ...]) -> tuple[Variable, ...]:
+    """Both, the second winning, in order of name."""
+    merged = {variable.name: variable for variable in (*base, *more)}
+    return tuple(merged[name] for name in sorted(merged))
 
 
 def _entry_point(container: ContainerFacts, vendor: str) -> tuple[str, ...] | None:

@@ -218,6 +218,11 @@ class Connection:
         except _UnimplementedError:
             response.status.code = UNIMPLEMENTED
             response.status.message = f"no method {request.method}"
+        except FrameError:
+            raise
+        except Exception as error:  # the runtime drops us, and we come back; the agent's other work goes on
+            log.exception("question of the container runtime not answered: method=%s", request.method)
+            response.status.code, response.status.message = INTERNAL, f"the node agent failed: {error!r}"[:500]
         self._send(PLUGIN, Message(message.stream, RESPONSE, response.SerializeToString()))
 
     async def _call(self, service: str, method: str, payload: bytes) -> Any | None:

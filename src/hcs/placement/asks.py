@@ -13,10 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hcs.model.locality import NOWHERE, Locality
 from hcs.placement.appraisals import Appraisal
 from hcs.placement.fleet import Fleet, Integers, Mask
-from hcs.placement.nearness import in_reach
 
 CARD: Final = 1000
 """Thousandths of a card that are the whole of it."""
@@ -45,12 +43,11 @@ class Ask(msgspec.Struct, frozen=True, eq=False, dict=True):
     thrift: Integers
     containers: tuple[Appraisal, ...] = ()
     parts: "tuple[Ask, ...]" = ()
-    reach: Mask | None = None
-    """[N] The nodes that keep the request's rules about networks and data; None where it has none."""
+    able: Mask | None = None
+    """[D] The devices that can serve, where more than their kind and state decides that: what their nodes' container
+    runtimes can do, the pod's rules about links, networks and data."""
     likes: Integers | None = None
     """[N] How much the request prefers each node, from 0 to 100; None where it prefers none."""
-    rewritten: Mask | None = None
-    """[K] The kinds on which the pod's command line is another, which its runtime must be able to; None: nowhere."""
 
     @cached_property
     def by_kind(self) -> "ByKind":
@@ -69,7 +66,6 @@ class Ask(msgspec.Struct, frozen=True, eq=False, dict=True):
             named=padded((~self.substitute).astype(np.int64)),
             share=padded(self.share),
             thrift=padded(self.thrift),
-            rewritten=None if self.rewritten is None else padded(self.rewritten),
             any_shared=bool((self.serves & ~self.whole).any()),
             any_whole=bool((self.serves & self.whole).any()),
             any_needs=bool(self.needs.any()),
@@ -98,7 +94,6 @@ class ByKind(msgspec.Struct, frozen=True, eq=False):
     named: Integers
     share: Integers
     thrift: Integers
-    rewritten: Mask | None
     any_shared: bool
     any_whole: bool
     any_needs: bool
@@ -108,19 +103,20 @@ def ask_of(
     fleet: Fleet,
     appraisals: Sequence[Appraisal],
     capacities: Sequence[tuple[str, int]] = (),
-    locality: Locality = NOWHERE,
+    able: Sequence[Mask | None] = (),
     likes: Integers | None = None,
 ) -> Ask:
     """Lay a request out.
 
     Args:
-        fleet: for its kinds and columns, and what its nodes are near to.
+        fleet: for its kinds and columns.
         appraisals: one for each container, as :func:`hcs.placement.appraisals.appraise` gives them.
         capacities: what is needed of the node's columns, by name.
-        locality: the rules about networks and data.
+        able: for each container, [D] the devices that can serve it as far as anything but what is held decides; None
+            where the kinds and the state of the devices say all about it.
         likes: [N] how much each node is preferred, from 0 to 100.
     """
-    columns = dict(capacities)
+    columns, masks = dict(capacities), tuple(able) or (None,) * len(appraisals)
     needs = np.array([columns.get(name, 0) for name in fleet.columns], dtype=np.int64)
     kinds = len(fleet.kinds)
     vram = np.array([device.vram for device in fleet.kinds], dtype=np.int64)
@@ -148,10 +144,13 @@ def ask_of(
         needs=needs,
         thrift=_thrift(np.where(serves, together, 0) if appraisals else nothing, vram, fast),
         containers=tuple(appraisals),
-        parts=tuple(ask_of(fleet, (one,), capacities) for one in appraisals) if len(appraisals) > 1 else (),
-        reach=_reach(fleet, locality),
+        parts=(
+            tuple(ask_of(fleet, (one,), capacities, (mask,)) for one, mask in zip(appraisals, masks, strict=True))
+            if len(appraisals) > 1
+            else ()
+        ),
+        able=masks[0] if len(masks) == 1 else None,
         likes=likes,
-        rewritten=_rewritten(fleet, first),
     )
 
 
@@ -179,19 +178,6 @@ def usual(fleet: Fleet) -> tuple[tuple[Ask, int], ...]:
         )
         for cards, share, often in USUAL
     )
-
-
-def _rewritten(fleet: Fleet, appraisal: Appraisal | None) -> Mask | None:
-    if appraisal is None or not appraisal.request.entrypoints:
-        return None
-    vendors = {vendor for vendor, _ in appraisal.request.entrypoints}
-    return np.array([device.vendor in vendors for device in fleet.kinds], dtype=np.bool_)
-
-
-def _reach(fleet: Fleet, locality: Locality) -> Mask | None:
-    if not locality.binding:
-        return None
-    return np.array([in_reach(node, locality) for node in fleet.nodes], dtype=np.bool_)
 
 
 def _thrift(cards: Integers, vram: Integers, fast: Integers) -> Integers:

@@ -17,11 +17,13 @@ from hcs.model.quantities import show_bytes
 from hcs.model.refusals import Refusal
 from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import Appraisal, ReferenceRates, VendorBound, appraise, is_named
-from hcs.placement.arrangement import arrange
+from hcs.placement.arrangement import arrange, wiring_of
 from hcs.placement.asks import Ask, ask_of, usual
-from hcs.placement.boards import choose, look
+from hcs.placement.boards import choose, first_cards, look
 from hcs.placement.explanations import refuse_capacities, refuse_nodes
+from hcs.placement.filters import lasting
 from hcs.placement.fleet import Fleet, Mask
+from hcs.placement.likings import likes
 from hcs.placement.nearness import relaxations
 from hcs.placement.outlook import Outlook
 from hcs.placement.packing import Choice, cards_of
@@ -41,6 +43,10 @@ class Places(Protocol):
     @property
     def fleet(self) -> Fleet:
         """The hardware."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What it stands for, as a value."""
 
     def place(
         self,
@@ -135,7 +141,14 @@ def explain(
     )
 
 
-def pick(snapshot: Snapshot, appraisals: Sequence[Appraisal], nodes: Mask, policy: str = "hcs") -> Chosen | None:
+def pick(
+    snapshot: Snapshot,
+    appraisals: Sequence[Appraisal],
+    nodes: Mask,
+    policy: str = "hcs",
+    *,
+    request: ComputeRequest | None = None,
+) -> Chosen | None:
     """Choose the group and the devices for a request that is weighed already; None where nothing serves.
 
     Args:
@@ -143,8 +156,9 @@ def pick(snapshot: Snapshot, appraisals: Sequence[Appraisal], nodes: Mask, polic
         appraisals: the request against its kinds.
         nodes: [N] the nodes to choose from.
         policy: how to choose.
+        request: the request, where it may ask for no device at all.
     """
-    return _choose(snapshot, appraisals[0].request, appraisals, nodes, policy, (), 0)
+    return _choose(snapshot, request or appraisals[0].request, appraisals, nodes, policy, (), 0)
 
 
 def _choose(
@@ -157,7 +171,7 @@ def _choose(
     seed: int,
 ) -> Chosen | None:
     chooses, fleet = POLICIES[policy], snapshot.fleet
-    ask = ask_of(fleet, appraisals, request.capacities, request.locality)
+    ask = laid_out(fleet, request, appraisals)
     outlook = look_at(fleet, policy, tuple(mix))
     return choose(snapshot, ask, chooses, outlook, arranged, nodes=allowed, seed=seed)
 
@@ -169,6 +183,22 @@ def look_at(fleet: Fleet, policy: str, mix: tuple[tuple[ComputeRequest, int], ..
     return look(fleet, POLICIES[policy], known or usual(fleet))
 
 
+def laid_out(fleet: Fleet, request: ComputeRequest, appraisals: Sequence[Appraisal]) -> Ask:
+    """A request as the engine weighs it, with every device that some filter drops whatever is held left out."""
+    able = [_able(fleet, appraisal) for appraisal in appraisals]
+    return ask_of(fleet, appraisals, request.capacities, able, likes(fleet, request))
+
+
+def _able(fleet: Fleet, appraisal: Appraisal) -> Mask | None:
+    vacant = fleet.memory.get("vacant")
+    if not isinstance(vacant, Snapshot):
+        vacant = fleet.memory["vacant"] = Snapshot.of(fleet)
+    kept = lasting(vacant, appraisal)
+    serves, several = appraisal.serves[fleet.kind], appraisal.cards[fleet.kind] > 1
+    plain = fleet.usable & fleet.ready[fleet.node] & serves & ~(several & fleet.degraded)
+    return None if np.array_equal(kept, plain) else kept
+
+
 def asked(fleet: Fleet, request: ComputeRequest) -> Ask:
     """A request laid out for a fleet, by nothing but itself."""
     return ask_of(fleet, appraise(fleet, request), request.capacities)
@@ -176,6 +206,8 @@ def asked(fleet: Fleet, request: ComputeRequest) -> Ask:
 
 def arranged(snapshot: Snapshot, ask: Ask, group: int) -> Choice | None:
     """The devices of one group for the containers of an ask, or None where they cannot be had together."""
+    if not ask.compound and _any_choice_will_do(snapshot, ask, group):
+        return first_cards(snapshot, ask, group)
     fleet, inside = snapshot.fleet, snapshot.fleet.group_slice(group)
     rows = rows_of(snapshot, np.array([group]))
     masks = []
@@ -204,6 +236,16 @@ def _refuse(
 
 
 NOT_MANAGED: Final = Refusal("NotManaged", "no ComputeNode describes this node; the HCS agent does not run on it")
+
+
+def _any_choice_will_do(snapshot: Snapshot, ask: Ask, group: int) -> bool:
+    """Whether the ways between a group's cards make no difference to a request of one container."""
+    fleet, rules = snapshot.fleet, ask.containers[0].request.locality
+    key = "flat", group, rules
+    known = fleet.memory.get(key)
+    if known is None:
+        known = fleet.memory[key] = wiring_of(snapshot, group, rules).flat
+    return bool(known)
 
 
 def nodes_mask(fleet: Fleet, nodes: Collection[str] | None) -> Mask:

@@ -341,6 +341,12 @@ def eligible(snapshot: Snapshot, appraisal: Appraisal) -> Mask:
     return _kept_by(filters_for(appraisal), snapshot, appraisal)
 
 
+def lasting(snapshot: Snapshot, appraisal: Appraisal) -> Mask:
+    """[D] The devices that no filter drops for their hardware or their state, whoever holds them."""
+    checks = tuple(check for check in filters_for(appraisal) if check.stage != "occupancy")
+    return _kept_by(checks, snapshot, appraisal)
+
+
 def _kept_by(checks: tuple[Filter, ...], snapshot: Snapshot, appraisal: Appraisal) -> Mask:
     keep = checks[0].keep(snapshot, appraisal)
     for check in checks[1:]:

@@ -56,7 +56,7 @@ class Fleet(msgspec.Struct, frozen=True, eq=False, dict=True):
     nodes: tuple[NodeInventory, ...]
     devices: tuple[Device, ...]
     kinds: tuple[Device, ...]
-    """One device of each kind, to weigh a request against, in an order that follows from the kinds alone."""
+    """A device of each kind, to weigh a request against: no particular one, in an order that follows from the kinds."""
     node: Integers
     group: Integers
     kind: Integers
@@ -102,6 +102,11 @@ class Fleet(msgspec.Struct, frozen=True, eq=False, dict=True):
         return kept
 
     @cached_property
+    def memory(self) -> dict[object, object]:
+        """For what others find out about this hardware and do not want to find out twice."""
+        return {}
+
+    @cached_property
     def first_group(self) -> Integers:
         """[N + 1] Where each node's groups begin."""
         return _integers(np.searchsorted(self.group_node, np.arange(len(self.nodes) + 1)))
@@ -112,7 +117,10 @@ class Fleet(msgspec.Struct, frozen=True, eq=False, dict=True):
         names = [laid.node.name for laid in self.laid]
         place = known if known is not None else int(np.searchsorted(np.array(names, dtype=object), node.name))
         after = place if known is None else place + 1
-        return _assemble((*self.laid[:place], _lay(node), *self.laid[after:]))
+        laid = _lay(node)
+        if known is not None and _alike(laid, self.laid[known]):
+            return _patched(self, known, laid)
+        return _assemble((*self.laid[:place], laid, *self.laid[after:]))
 
     def without_node(self, name: str) -> "Fleet":
         """The fleet without this node, which it has."""
@@ -184,13 +192,52 @@ def _lay(node: NodeInventory) -> _Laid:
     )
 
 
+def _alike(one: _Laid, other: _Laid) -> bool:
+    """Whether two states of a node differ in nothing but the state of its devices and of itself."""
+    return one.kinds == other.kinds and one.groups == other.groups and one.node.capacities == other.node.capacities
+
+
+def _patched(fleet: Fleet, number: int, laid: _Laid) -> Fleet:
+    """The fleet with another state of one node, by far the commonest change."""
+    inside = fleet.slice_of(number)
+
+    def on_devices(mask: Mask, values: Mask) -> Mask:
+        changed = mask.copy()
+        changed[inside] = values
+        return _mask(changed)
+
+    def on_nodes(mask: Mask, value: bool) -> Mask:
+        changed = mask.copy()
+        changed[number] = value
+        return _mask(changed)
+
+    foreign, quarantined, healthy_enough, sick = laid.flags
+    usable = healthy_enough & ~foreign & ~quarantined
+    every = (*fleet.laid[:number], laid, *fleet.laid[number + 1 :])
+    return msgspec.structs.replace(
+        fleet,
+        nodes=(*fleet.nodes[:number], laid.node, *fleet.nodes[number + 1 :]),
+        devices=(*fleet.devices[: inside.start], *laid.devices, *fleet.devices[inside.stop :]),
+        foreign=on_devices(fleet.foreign, foreign),
+        quarantined=on_devices(fleet.quarantined, quarantined),
+        healthy_enough=on_devices(fleet.healthy_enough, healthy_enough),
+        degraded=on_devices(fleet.degraded, usable & sick),
+        usable=on_devices(fleet.usable, usable),
+        ready=on_nodes(fleet.ready, laid.node.ready),
+        replaces_args=on_nodes(fleet.replaces_args, _can(laid.node, laid.node.abilities.args)),
+        fails_closed=on_nodes(fleet.fails_closed, _can(laid.node, laid.node.abilities.fail_closed)),
+        device_index=DeviceIndex(fleet.node_index, fleet.first_device, tuple(one.offsets for one in every)),
+        laid=every,
+    )
+
+
 def _assemble(laid: tuple[_Laid, ...]) -> Fleet:
     """String the nodes together. All that is done for each device was done when its node was laid out."""
     examples: dict[bytes, Device] = {}
     for one in laid:
         for kind in one.kind_set:
             if kind not in examples:
-                examples[kind] = one.devices[one.kinds.index(kind)]
+                examples[kind] = _example(one.devices[one.kinds.index(kind)])
     order = {kind: number for number, kind in enumerate(sorted(examples))}
     numbered: dict[tuple[bytes, ...], Integers] = {}
     shapes: dict[tuple[bytes, ...], int] = {}
@@ -259,6 +306,23 @@ def _kind(device: Device) -> tuple[object, ...]:
         device.fp32_mtflops,
         device.int8_mtops,
         device.whole_only,
+    )
+
+
+def _example(device: Device) -> Device:
+    """A device that has nothing but its kind, so that fleets of the same kinds have the same ones."""
+    return Device(
+        id="",
+        index=0,
+        vendor=device.vendor,
+        model=device.model,
+        vram=device.vram,
+        rates=device.rates,
+        fp16_mtflops=device.fp16_mtflops,
+        fp32_mtflops=device.fp32_mtflops,
+        int8_mtops=device.int8_mtops,
+        whole_only=device.whole_only,
+        verdict="Healthy",
     )
 
 

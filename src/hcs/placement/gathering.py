@@ -85,6 +85,9 @@ def shape_of(
     for name, room in rooms.items():
         if name in fleet.node_index:
             limit[fleet.node_index[name]] = room.times(milli_cpu, memory)
+    for column, amount in _columns(fleet, request):
+        free = snapshot.room[:, column] if column >= 0 else np.zeros(len(limit), dtype=np.int64)
+        limit = np.minimum(limit, free // amount)
     return Shape(
         request=request,
         members=tuple(members),
@@ -101,25 +104,32 @@ def shape_of(
 class Larder:
     """The rooms of the nodes as members take from them; nodes that nobody described have plenty."""
 
-    def __init__(self, fleet: Fleet, rooms: Mapping[str, Room]) -> None:
+    def __init__(self, snapshot: Snapshot, rooms: Mapping[str, Room]) -> None:
         """Start with what is free."""
-        self._node = fleet.group_node
+        self._fleet = fleet = snapshot.fleet
+        self._node, self._columns = fleet.group_node, snapshot.room.copy()
         self._left = {fleet.node_index[name]: room for name, room in rooms.items() if name in fleet.node_index}
 
     def take(self, shape: Shape, group: int) -> bool:
         """Take what a member needs on the group's node; False, and nothing taken, where it is not there."""
         node = int(self._node[group])
         room = self._left.get(node)
-        if room is None:
-            return True
-        if not room.holds(shape.milli_cpu, shape.memory):
+        columns = _columns(self._fleet, shape.request)
+        if any(column < 0 or self._columns[node, column] < amount for column, amount in columns):
             return False
-        self._left[node] = room.without(shape.milli_cpu, shape.memory)
+        if room is not None and not room.holds(shape.milli_cpu, shape.memory):
+            return False
+        for column, amount in columns:
+            self._columns[node, column] -= amount
+        if room is not None:
+            self._left[node] = room.without(shape.milli_cpu, shape.memory)
         return True
 
     def give_back(self, shape: Shape, group: int) -> None:
         """Undo :meth:`take`."""
         node = int(self._node[group])
+        for column, amount in _columns(self._fleet, shape.request):
+            self._columns[node, column] += amount
         if node in self._left:
             self._left[node] = self._left[node].without(-shape.milli_cpu, -shape.memory, -1)
 
@@ -198,20 +208,20 @@ def fill(
         order: numbers of the shapes in the order in which their members choose.
         rooms: what is free beside the cards, by node.
     """
-    larder = Larder(snapshot.fleet, rooms)
+    larder = Larder(snapshot, rooms)
     bins: dict[int, Bin] = {}
     for number in order:
-        shape, full, left = shapes[number], 0, shapes[number].count
+        shape, full, left, held = shapes[number], 0, shapes[number].count, 0
         while left and full < len(groups):
             group = groups[full]
-            if shape.capacity[group] and larder.take(shape, group):
+            if held < shape.capacity[group] and larder.take(shape, group):
                 if group not in bins:
                     bins[group] = Bin(snapshot, shapes, group)
                 if bins[group].put(number):
-                    left -= 1
+                    left, held = left - 1, held + 1
                     continue
                 larder.give_back(shape, group)
-            full += 1  # equal members: what does not take this one takes none of the others either
+            full, held = full + 1, 0  # equal members: what does not take this one takes none of the others either
         if left:
             return None
     return _members(bins.values(), shapes)
@@ -224,7 +234,7 @@ def search(
     queue = [number for number in hardest_first(shapes) for _ in shapes[number].members]
     steps = 0
     failed: set[tuple[object, ...]] = set()
-    larder = Larder(snapshot.fleet, rooms)
+    larder = Larder(snapshot, rooms)
 
     def go(depth: int, bins: Mapping[int, Bin]) -> Mapping[int, Bin] | None:
         nonlocal steps
@@ -262,6 +272,15 @@ def _members(bins: Iterable[Bin], shapes: Sequence[Shape]) -> Placed:
 
 def _only(card: Card, needs: tuple[Need | None, ...]) -> Card:
     return Card(card.position, card.free_bytes, card.free_milliacu, card.empty, card.degraded, needs)
+
+
+def _columns(fleet: Fleet, request: ComputeRequest) -> list[tuple[int, int]]:
+    """What a request takes of a node beside devices: the column of each capacity, -1 for one that no node has."""
+    return [
+        (fleet.columns.index(name) if name in fleet.columns else -1, amount)
+        for name, amount in request.capacities
+        if amount > 0
+    ]
 
 
 def hardest_first(shapes: Sequence[Shape]) -> list[int]:

@@ -33,6 +33,11 @@ class Grid(msgspec.Struct, frozen=True, eq=False):
     """[G] How many devices."""
     largest: int
     """Places in the longest row."""
+    vram_divisor: NDArray[np.float64]
+    """The same as ``vram``, 1 where it is nothing."""
+    milliacu_divisor: NDArray[np.float64]
+    unrated: NDArray[np.float64]
+    """Infinite where a device has no rate, else 0."""
     rated: bool
     """Whether any device has a rate."""
     any_degraded: bool
@@ -109,11 +114,28 @@ def grid_of(fleet: Fleet) -> Grid:
         kind = np.where(there, fleet.kind[slots], kinds)
         usable, degraded = there & fleet.usable[slots] & ready, there & fleet.degraded[slots]
         vram, milliacu = np.where(there, fleet.vram[slots], 0), np.where(there, fleet.milliacu[slots], 0)
-    return Grid(slots, kind, usable, degraded, vram, milliacu, size, width, bool(milliacu.any()), bool(degraded.any()))
+    return Grid(
+        slots=slots,
+        kind=kind,
+        usable=usable,
+        degraded=degraded,
+        vram=vram,
+        milliacu=milliacu,
+        size=size,
+        largest=width,
+        vram_divisor=np.maximum(vram, 1).astype(np.float64),
+        milliacu_divisor=np.maximum(milliacu, 1).astype(np.float64),
+        unrated=np.where(milliacu > 0, 0.0, np.inf),
+        rated=bool(milliacu.any()),
+        any_degraded=bool(degraded.any()),
+    )
 
 
 def rows_of(snapshot: Snapshot, group: Integers | None = None) -> Rows:
-    """Read the state of some groups; of all where none are named."""
+    """Read the state of some groups; of all where none are named.
+
+    Thousandths are exact: a float holds amounts up to 2**53, and division rounds correctly.
+    """
     fleet = snapshot.fleet
     grid = grid_of(fleet)
     if group is None:
@@ -122,11 +144,12 @@ def rows_of(snapshot: Snapshot, group: Integers | None = None) -> Rows:
     used = snapshot.used[:, slots] if len(fleet.devices) else np.zeros((4, *slots.shape), dtype=np.int64)
     usable = grid.usable[group] & (used[3] == 0)
     free_bytes = np.maximum(vram - used[0], 0)
-    free = _part(free_bytes, vram)
+    free = np.floor(free_bytes * float(CARD) / grid.vram_divisor[group])
     if grid.rated:
         milliacu = grid.milliacu[group]
         free_milliacu = np.maximum(milliacu - used[1], 0)
-        free = np.where(milliacu > 0, np.minimum(free, _part(free_milliacu, milliacu)), free)
+        parts = np.floor(free_milliacu * float(CARD) / grid.milliacu_divisor[group])
+        free = np.minimum(free, parts + grid.unrated[group])
     else:
         free_milliacu = used[1] * 0
     free *= usable
@@ -153,16 +176,10 @@ def rows_of(snapshot: Snapshot, group: Integers | None = None) -> Rows:
     )
 
 
-def _part(free: Integers, all_: Integers) -> NDArray[np.float64]:
-    """Whole thousandths; exact, since a float holds amounts up to 2**53 and division rounds correctly."""
-    return np.floor(free * float(CARD) / np.maximum(all_, 1))
-
-
 def shares_that_fit(rows: Rows, ask: Ask) -> Mask:
     """[B, W] The devices that can give an ask its share of one card now."""
     by, kind = ask.by_kind, rows.kind
-    held = rows.fleet.fails_closed[rows.node][:, None]  # else nothing would hold the share to its memory
-    fits: Mask = rows.usable & held & by.shared[kind] & (rows.free_bytes >= by.bytes[kind])
+    fits: Mask = rows.usable & by.shared[kind] & (rows.free_bytes >= by.bytes[kind])
     if rows.grid.rated:
         fits &= rows.free_milliacu >= by.milliacu[kind]
     elif ask.milliacu.any():
@@ -210,19 +227,14 @@ def bare_that_fit(rows: Rows, ask: Ask) -> Mask:
 
 
 def _on_roomy(rows: Rows, ask: Ask, devices: Mask) -> Mask:
-    if ask.by_kind.rewritten is not None:
-        devices = devices & (rows.fleet.replaces_args[rows.node][:, None] | ~ask.by_kind.rewritten[rows.kind])
-    if ask.reach is None and not ask.by_kind.any_needs:
-        return devices
-    on_roomy: Mask = devices & _roomy(rows, ask)[:, None]
-    return on_roomy
+    if ask.able is not None:
+        devices &= ask.able[rows.grid.slots[rows.group]]
+    if ask.by_kind.any_needs:
+        devices &= _roomy(rows, ask)[:, None]
+    return devices
 
 
 def _roomy(rows: Rows, ask: Ask) -> Mask:
-    """[B] Whether the node itself serves: by what is left of its columns, and by where it stands."""
-    fits: Mask = np.ones(len(rows.group), dtype=np.bool_)
-    if ask.by_kind.any_needs:
-        fits &= np.all(rows.room >= ask.needs, axis=1)
-    if ask.reach is not None:
-        fits &= ask.reach[rows.node]
+    """[B] Whether enough of the node's columns is left."""
+    fits: Mask = np.logical_and.reduce(rows.room >= ask.needs, axis=1)
     return fits

@@ -224,7 +224,7 @@ def apply(snapshot: Snapshot, allocation: Allocation, sign: int) -> list[StrayGr
             if position is None:
                 stray.append(StrayGrant(node, grant.device, allocation.pod, container))
             else:
-                snapshot.used[:, position] += _column(grant, allocation.exclusive, sign)
+                _add(snapshot.used, position, grant, sign, allocation.exclusive)
                 last = position
         if last is not None:
             whole = allocation.exclusive or len(grants) > 1
@@ -272,9 +272,13 @@ def tag_of(cards: int) -> int:
     return min(cards, 2) if cards <= 2 else 3 if cards <= 4 else 4
 
 
-def _column(grant: Grant, exclusive: bool, sign: int) -> tuple[int, int, int, int]:
+def _add(used: Integers, position: int, grant: Grant, sign: int, exclusive: bool) -> None:
     # Capped, so that the sums of nonsense still fit 64 bits and show as over-committed instead of raising.
-    return sign * min(grant.bytes, MAX_AMOUNT), sign * min(grant.milliacu, MAX_AMOUNT), sign, sign * exclusive
+    used[_BYTES, position] += sign * min(grant.bytes, MAX_AMOUNT)
+    used[_MILLIACU, position] += sign * min(grant.milliacu, MAX_AMOUNT)
+    used[_TENANTS, position] += sign
+    if exclusive:
+        used[_WHOLE, position] += sign
 
 
 def _not_negative(amounts: Integers) -> Integers:

@@ -6,9 +6,10 @@ has come, everything that any member needs is held.
 """
 
 import asyncio
+import functools
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import httpx2
 import msgspec
@@ -20,16 +21,16 @@ from hcs.kube import resources
 from hcs.kube.informer import ChangeKind
 from hcs.kube.writes import evict
 from hcs.model import names
-from hcs.model.allocations import Allocation, allocation_of
+from hcs.model.allocations import allocation_of
 from hcs.model.gangs import PodGroup, read_membership
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest, read_request
-from hcs.placement.appraisals import ReferenceRates, VendorBound
+from hcs.placement.appraisals import VendorBound
 from hcs.placement.gangs import Gang, GangPlan, Member, check_plan, plan_gang
 from hcs.placement.plans import Unplaceable
-from hcs.placement.snapshot import Snapshot
 from hcs.router.decisions import Chosen, Refused
+from hcs.router.desk import Desk
 from hcs.router.gangs import AVOID_SECONDS, BARRIER_SECONDS, GangBook, Standing, is_held, overflowing, planned
 from hcs.router.machines import amounts_of
 from hcs.router.offers import without_gate
@@ -41,40 +42,6 @@ REPLAN_SECONDS: Final = 1.0
 """The least time between two attempts at a plan that found no place."""
 EVICT_AGAIN_SECONDS: Final = 5.0
 _ROUNDS: Final = 8
-
-
-class Desk(Protocol):
-    """What the conductor needs of the router."""
-
-    def snapshot_without(self, uids: Collection[str]) -> Snapshot:
-        """The fleet with all that is taken or promised, but not to these pods."""
-
-    def nodes_for(self, pod: Pod) -> list[str]:
-        """Nodes whose agents answer and to which kube-scheduler would let the pod go now."""
-
-    def bound_for(self, pod: Pod, request: ComputeRequest) -> VendorBound | None:
-        """The only vendors a pod can run on."""
-
-    def rooms(self, nodes: Iterable[str]) -> dict[str, tuple[int, int, int]]:
-        """Free thousandths of a CPU, bytes and pod slots."""
-
-    def rates(self) -> ReferenceRates:
-        """Rates of models outside the fleet."""
-
-    def hold(self, pod: Pod, allocation: Allocation, reason: str, seconds: float | None = None) -> None:
-        """Promise devices to a pod."""
-
-    def commit(self, pod: Pod, allocation: Allocation, reason: str) -> None:
-        """The Binding is about to be sent."""
-
-    def release(self, uids: Iterable[str]) -> None:
-        """Drop promises that were not committed."""
-
-    def tell(self, pod: Pod, reason: str, message: str, *, warning: bool) -> None:
-        """Record an event about a pod."""
-
-    async def wake(self, pod: Pod) -> None:
-        """Have kube-scheduler try a refused pod again."""
 
 
 class Conductor:
@@ -223,10 +190,12 @@ class Conductor:
             pods = tuple(gang.pending)
             if gang.phase != "waiting" or not pods or not gang.told or gang.missing(self.book.group(gang)):
                 continue
-            asked = self._asked(gang)
-            if not isinstance(asked, str):
-                found.append(Candidate(gang.key, pods, asked[0]))
+            found.append(Candidate(gang.key, pods, functools.partial(self._wanted, gang)))
         return found
+
+    def _wanted(self, gang: Standing) -> Gang | None:
+        asked = self._asked(gang)
+        return None if isinstance(asked, str) else asked[0]
 
     async def tend(self) -> float | None:
         """Plan what can be planned, open gates, clear up; returns when to be called again, None: after a change."""
@@ -300,16 +269,22 @@ class Conductor:
     def _asked(self, gang: Standing) -> tuple[Gang, dict[str, VendorBound]] | str:
         """What is to be planned of a gang: its pending members, and the vendors each is bound to; or why nothing."""
         members, bounds, portable = [], {}, True
+        nodes_of: dict[bytes, list[str]] = {}
         for pod in gang.pending:
             uid = pod.metadata.uid
             try:
-                request = read_request(pod)
+                request = self._desk.request_of(pod)
             except RefusedError as error:
                 return f"member {pod.metadata.name}: {error}"
             if request is None:
                 return f"member {pod.metadata.name} asks for nothing of ours"
             portable = portable and request.portable
-            nodes = frozenset(n for n in self._desk.nodes_for(pod) if (uid, n) not in gang.avoided)
+            alike = msgspec.json.encode(
+                (pod.spec.nodeSelector, pod.spec.affinity, pod.spec.tolerations, amounts_of(pod)), order="sorted"
+            )
+            if alike not in nodes_of:
+                nodes_of[alike] = self._desk.nodes_for(pod)
+            nodes = frozenset(n for n in nodes_of[alike] if (uid, n) not in gang.avoided)
             if not nodes:
                 return f"no node is open to member {pod.metadata.name}; see its taints, selectors, CPU and memory"
             members.append(Member(uid, request, nodes))
@@ -345,6 +320,8 @@ class Conductor:
         assert gang.plan is not None
         allocations = gang.plan.allocations()
         stale = check_plan(self._desk.snapshot_without({one.pod for one in allocations}), gang.plan)
+        silent = self._desk.view.silent
+        stale = stale or next((silent[one.node] for one in allocations if one.node in silent), None)
         if stale is not None:
             self._drop(gang, f"the gang's plan does not hold any more: {stale.message}", result="stale")
             return

@@ -6,13 +6,11 @@ router reads from the pods what is taken, and a pod without a promise is placed 
 """
 
 import asyncio
-import contextlib
 import datetime
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import httpx2
 import msgspec
 from lightkube import ApiError, AsyncClient
 
@@ -23,25 +21,28 @@ from hcs.model.allocations import Allocation, AllocationError, decode_allocation
 from hcs.model.devices import NodeInventory
 from hcs.model.pods import Pod
 from hcs.model.refusals import RefusedError
-from hcs.model.requests import asks_for_compute, read_request
+from hcs.model.requests import asks_for_compute
+from hcs.neuro.capacities import DOMAIN
 from hcs.placement.appraisals import ReferenceRates
 from hcs.router.asking import OFFER_SECONDS
 from hcs.router.binder import Outcome, carry_out, carry_out_plainly
+from hcs.router.caretaker import Caretaker
 from hcs.router.conductor import Conductor
 from hcs.router.decisions import Chosen, Decision, NotOurs, Refused
-from hcs.router.desk import Desk
+from hcs.router.desk import Desk, Locate
 from hcs.router.gangs import BARRIER_SECONDS
 from hcs.router.images import RuntimeImage, image_for
 from hcs.router.meters import Meters
 from hcs.router.offers import Offers
 from hcs.router.podgroups import PodGroups
 from hcs.router.preemption import Candidate, Preemption
-from hcs.router.reservations import Reservation, Reservations
+from hcs.router.reservations import Reservations
 from hcs.router.resumption import note_for
+from hcs.router.spikes import asks_for_spikes
 from hcs.router.usage import Usage
 from hcs.router.view import FleetView, Held
-from hcs.router.volcano import VolcanoVerbs, erase, is_volcano
-from hcs.router.waiting import Waiting, WaitingRoom
+from hcs.router.volcano import VolcanoVerbs, is_volcano
+from hcs.router.waiting import WaitingRoom
 from hcs.router.wire import (
     AnsweredUid,
     AnsweredVictims,
@@ -56,8 +57,6 @@ from hcs.rtos.hosting import asks_for_guests
 
 log = logging.getLogger(__name__)
 
-TEND_SECONDS: Final = 5.0
-"""How often lapsed promises and unseen bindings are looked for when nothing else happens."""
 MEMBER_TRIES: Final = 3
 """How often the Binding of a gang's member is tried before the whole gang starts again."""
 _AGAIN_SECONDS: Final = 0.5
@@ -78,7 +77,7 @@ class Replayable(msgspec.Struct, frozen=True):
 
 
 class Extender:
-    """The router's state and its two verbs."""
+    """The router's state and its verbs."""
 
     def __init__(
         self,
@@ -90,7 +89,9 @@ class Extender:
         reference_rates: ReferenceRates | None = None,
         offer_seconds: float = OFFER_SECONDS,
         barrier_seconds: float = BARRIER_SECONDS,
+        locate: Locate | None = None,
         policy: str = "hcs",
+        spiking_domain: str = DOMAIN,
     ) -> None:
         """Prepare; nothing is read before :meth:`run`.
 
@@ -102,28 +103,39 @@ class Extender:
             reference_rates: of models outside the fleet.
             offer_seconds: how long an offer stands.
             barrier_seconds: how long the first bind of a gang waits for the last.
+            locate: says when a pod's newest checkpoint was written, for the choice of victims.
             policy: how places are chosen, by its name in :data:`hcs.placement.policies.POLICIES`.
+            spiking_domain: of the spiking resources, as the neuroplugin is set.
         """
         self._client, self._now = client, now
         self._stirred = asyncio.Event()
         self._binding: set[str] = set()
-        self._fitting: tuple[int, list[Allocation]] = (-1, [])
         self.view = FleetView(
             client,
             on_pod=self._pod_changed,
             on_other=self._other_changed,
-            on_fleet=self._grown,
+            on_fleet=self.grown,
             on_machine=self._machine_changed,
             now=now,
             today=today,
             reference_rates=reference_rates,
             policy=policy,
+            domain=spiking_domain,
         )
         self.reservations = Reservations(reservation_seconds, lambda uid, held: self.view.promised(uid, held))
         self.waiting = WaitingRoom()
         self.meters = Meters()
         self.meters.registry.register(Usage(self.view))
-        self.desk = Desk(client, self.view, self.reservations, self.meters, now=now, today=today, grown=self._grown)
+        self.desk = Desk(
+            client,
+            self.view,
+            self.reservations,
+            self.meters,
+            now=now,
+            today=today,
+            grown=self.grown,
+            locate=locate,
+        )
         self.offers = Offers(client, self.desk, now=now, today=today, count=self.meters.offers, seconds=offer_seconds)
         self.conductor = Conductor(
             client,
@@ -136,6 +148,7 @@ class Extender:
         )
         self.preemption = Preemption(client, self.desk, self, now=now, count=self.meters.preemptions)
         self.volcano = VolcanoVerbs(self.desk)
+        self._caretaker = Caretaker(self, self._stirred)
         self._groups = PodGroups(client, self.conductor.group_changed)
 
     async def run(self) -> None:
@@ -143,7 +156,7 @@ class Extender:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.view.run())
             group.create_task(self._groups.run())
-            group.create_task(self._tend())
+            group.create_task(self._caretaker.run())
 
     def filter(self, arguments: FilterArguments) -> FilterAnswer:
         """Choose one node and reserve its devices, or say for each why not.
@@ -168,7 +181,7 @@ class Extender:
             decision = self._decide(pod, nodes, member=member)
         self.meters.filters.labels(type(decision).__name__.lower()).inc()
         if not member and not self.preemption.keeps(uid):
-            self._released(uid)
+            self.released(uid)
         if isinstance(decision, NotOurs):
             return FilterAnswer(
                 node_names=tuple(name for name in nodes if name not in decision.unable),
@@ -198,7 +211,7 @@ class Extender:
             return await self._bind(arguments)
         finally:
             self._binding.discard(uid)
-            self._count()
+            self.count()
 
     def preempt(self, arguments: PreemptArguments) -> PreemptAnswer:
         """Look at the victims that kube-scheduler chose for CPU and memory: leave nodes out, or add victims.
@@ -250,7 +263,7 @@ class Extender:
             return self._bound("elsewhere", f"the pod is bound to {held.node} already")
         pod = self.view.pod(uid) or await self._read(arguments)
         if pod is None:
-            self._released(uid)
+            self.released(uid)
             return self._bound("gone", f"pod {arguments.podnamespace}/{arguments.podname} of UID {uid} is gone")
         if self.conductor.leads(pod):
             return await self._bind_member(pod, node)
@@ -262,7 +275,7 @@ class Extender:
                 self.desk.guests.forget(uid)
             return self._bound("refused" if outcome.error else "bound", outcome.error)
         if isinstance(decision, Refused):
-            self._released(uid)
+            self.released(uid)
             return self._bound("stale", f"{node} cannot take the pod any more: {decision.summary}")
         self.desk.commit(pod, decision.allocation, decision.reason)
         return self._conclude(pod, decision, await self._carry_out(pod, decision))
@@ -285,7 +298,7 @@ class Extender:
         return answer
 
     async def _carry_out(self, pod: Pod, decision: Chosen) -> Outcome:
-        request = read_request(pod)
+        request = self.desk.request_of(pod)
         note = note_for(pod, self.view.noted)
         return await carry_out(
             self._client,
@@ -303,10 +316,10 @@ class Extender:
             self._stirred.set()
             return self._bound("unsure", outcome.error)
         if outcome.bound is None:
-            self._released(uid)
+            self.released(uid)
             return self._bound("refused", outcome.error)
         if uid in self.view.allocations:
-            self._released(uid)
+            self.released(uid)
         else:
             self.reservations.commit(pod.key, outcome.bound, decision.reason, self._now())
         if outcome.error:
@@ -328,7 +341,7 @@ class Extender:
             self.desk.tell(pod, "FailedPlacement", decision.summary, warning=True)
             self._stirred.set()  # somebody may be evicted for it
             log.info("refused: pod=%s why=%s", pod.key, decision.summary)
-        self._count()
+        self.count()
         return FilterAnswer(failed_and_unresolvable_nodes={name: str(why) for name, why in decision.nodes.items()})
 
     def _bound(self, result: str, error: str = "") -> BindAnswer:
@@ -356,19 +369,25 @@ class Extender:
         if not self.view.synced:
             raise NotSyncedError("the router has not read the cluster yet")
 
-    def _released(self, uid: str) -> None:
+    def released(self, uid: str) -> None:
         """Whatever the pod held is free, which may help others."""
         if self.reservations.drop(uid):
-            self._count()
-            self._grown()
+            self.count()
+            self.grown()
 
-    def _grown(self) -> None:
+    def is_binding(self, uid: str) -> bool:
+        """Whether a bind of this pod is under way here."""
+        return uid in self._binding
+
+    def grown(self) -> None:
+        """More may fit than before."""
         self.waiting.grown()
         self.offers.grown()
         self.conductor.book.grown()
         self._stirred.set()
 
-    def _count(self) -> None:
+    def count(self) -> None:
+        """Bring the gauges up to date."""
         self.meters.reservations.set(len(self.reservations))
         self.meters.waiting.set(len(self.waiting))
 
@@ -389,18 +408,21 @@ class Extender:
         if kind == "DELETED" or pod.finished:
             self.desk.guests.forget(uid)
             if asks_for_guests(pod):
-                self._grown()
+                self.grown()
             self.waiting.leave(uid)
             self.preemption.placed(uid)
-            self._released(uid)
+            self.released(uid)
         elif pod.spec.nodeName:
             self.waiting.leave(uid)
             self.preemption.placed(uid)
             if uid not in self._binding:
-                self._released(uid)
-        elif not self.view.synced and (asks_for_compute(pod) or asks_for_guests(pod)) and _was_refused(pod):
+                self.released(uid)
+        elif not self.view.synced and self._is_ours(pod) and _was_refused(pod):
             self.waiting.find(uid)
-        self._count()
+        self.count()
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return asks_for_compute(pod) or asks_for_guests(pod) or asks_for_spikes(pod, self.view.domain)
 
     def _take_up(self, kind: ChangeKind, pod: Pod) -> None:
         """A record on a pod that Volcano has not bound yet, made by a router before us: its devices stay promised."""
@@ -425,72 +447,6 @@ class Extender:
         self.offers.grown()
         self.conductor.book.grown()
         self._stirred.set()
-
-    async def _tend(self) -> None:
-        """Look after what is held, and wake whom it would serve."""
-        await self.view.wait_synced()
-        while True:
-            self._stirred.clear()
-            now = self._now()
-            if self.reservations.lapse(now):
-                self._count()
-                self._grown()
-            for held in self.reservations.doubtful(now):
-                await self._look_after(held)
-            times = [
-                await self.conductor.tend(),
-                await self._poke(now),
-                await self.offers.tend(),
-                await self.preemption.tend(),
-            ]
-            again = min((time for time in times if time is not None), default=now + TEND_SECONDS)
-            pause = min(TEND_SECONDS, max(0.0, again - self._now()) + 0.001)  # a timer may ring a hair too early
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):  # wait_for of Python 3.11 can lose a cancellation
-                    await self._stirred.wait()
-
-    async def _look_after(self, held: Reservation) -> None:
-        """A binding was sent and its pod never seen bound: ask the API server what became of it."""
-        uid = held.allocation.pod
-        if uid in self._binding:
-            return
-        namespace, _, name = held.pod_key.partition("/")
-        try:
-            pod: Pod | None = await self._client.get(resources.Pod, name, namespace=namespace)
-        except ApiError as error:
-            if error.status.code != 404:
-                return
-            pod = None
-        except httpx2.HTTPError:
-            return
-        if pod is not None and is_volcano(pod) and not pod.spec.nodeName and not await erase(self.desk, pod):
-            return
-        gone = pod is None or pod.metadata.uid != uid or pod.finished
-        if gone or (pod is not None and not pod.spec.nodeName):
-            self._released(uid)
-            self.conductor.concluded(uid, bound=False)
-
-    async def _poke(self, now: float) -> float | None:
-        if self._fitting[0] != self.waiting.round:
-            self._fitting = (self.waiting.round, [])
-        found = self._fitting[1]
-
-        def fits(uid: str, waiting: Waiting) -> bool:
-            pod = self.view.pod(uid)
-            if pod is None or self.reservations.get(uid, now) is not None or self.conductor.leads(pod):
-                return False
-            nodes = waiting.nodes if waiting.nodes is not None else tuple(n.name for n in self.view.inventories)
-            decision = self.desk.decide(pod, nodes, found)
-            if isinstance(decision, Chosen):
-                found.append(decision.allocation)
-            return isinstance(decision, Chosen | NotOurs)
-
-        poke, again = self.waiting.due(fits, now)
-        for uid in poke:
-            pod = self.view.pod(uid)
-            if pod is not None:
-                await self.desk.wake(pod)
-        return again
 
 
 def _bare(pod: Pod) -> Pod:

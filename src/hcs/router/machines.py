@@ -36,20 +36,37 @@ class Machines:
         self._nodes: dict[str, Node] = {}
         self._taken: dict[str, dict[str, Taken]] = {}
         self._where: dict[str, str] = {}
+        self._whole: dict[str, tuple[int, int, int]] = {}
+        self._sums: dict[str, tuple[int, int]] = {}
+        self._closed_by: dict[str, str] = {}
+        """Node → what keeps pods out of it whatever they look for; nodes of one such text are looked at once."""
 
     def labels(self, node: str) -> Mapping[str, str]:
         """A node's labels."""
         found = self._nodes.get(node)
         return (found.metadata.labels if found is not None else None) or {}
 
+    def allocatable(self, node: str) -> Mapping[str, str | int]:
+        """What a node offers to pods, as its kubelet says."""
+        found = self._nodes.get(node)
+        return (found.status.get("allocatable") if found is not None else None) or {}
+
     def node_changed(self, kind: ChangeKind, node: Node) -> bool:
         """A node is there, changed or is gone; tells whether waiting pods may care: a heartbeat is nothing to them."""
         name = node.metadata.name
         before = self._nodes.get(name)
         if kind == "DELETED":
-            self._nodes.pop(name, None)
+            for book in (self._nodes, self._whole, self._closed_by):
+                book.pop(name, None)
             return False
         self._nodes[name] = node
+        whole = read_amounts(node.status.get("allocatable"))
+        self._whole[name] = (
+            whole.get("cpu", 0),
+            whole.get("memory", 0) // 1000,
+            whole.get("pods", _PODS * 1000) // 1000,
+        )
+        self._closed_by[name] = repr((node.spec.get("unschedulable"), node.spec.get("taints")))
         return before is None or _shape(before) != _shape(node)
 
     def pod_changed(self, kind: ChangeKind, pod: Pod) -> None:
@@ -58,12 +75,21 @@ class Machines:
         here = pod.spec.nodeName if kind != "DELETED" and not pod.finished else None
         before = self._where.get(uid)
         if before is not None and before != here:
-            self._taken.get(before, {}).pop(uid, None)
+            self._take_away(before, uid)
             del self._where[uid]
         if here:
+            self._take_away(here, uid)
             self._where[uid] = here
-            amounts = amounts_of(pod)
-            self._taken.setdefault(here, {})[uid] = Taken(pod, *amounts)
+            cpu, memory = amounts_of(pod)
+            self._taken.setdefault(here, {})[uid] = Taken(pod, cpu, memory)
+            sums = self._sums.get(here, (0, 0))
+            self._sums[here] = (sums[0] + cpu, sums[1] + memory)
+
+    def _take_away(self, node: str, uid: str) -> None:
+        gone = self._taken.get(node, {}).pop(uid, None)
+        if gone is not None:
+            sums = self._sums[node]
+            self._sums[node] = (sums[0] - gone.milli_cpu, sums[1] - gone.memory)
 
     def on(self, node: str) -> Iterable[Taken]:
         """The pods on a node."""
@@ -81,16 +107,11 @@ class Machines:
 
     def room(self, node: str) -> Room | None:
         """What is free on a node; None of one that nobody knows."""
-        known = self._nodes.get(node)
-        if known is None:
+        whole = self._whole.get(node)
+        if whole is None:
             return None
-        whole = read_amounts(known.status.get("allocatable"))
-        taken = self._taken.get(node, {}).values()
-        return Room(
-            milli_cpu=whole.get("cpu", 0) - sum(one.milli_cpu for one in taken),
-            memory=whole.get("memory", 0) // 1000 - sum(one.memory for one in taken),
-            pods=whole.get("pods", _PODS * 1000) // 1000 - len(taken),
-        )
+        cpu, memory = self._sums.get(node, (0, 0))
+        return Room(milli_cpu=whole[0] - cpu, memory=whole[1] - memory, pods=whole[2] - len(self._taken.get(node, {})))
 
     def rooms(self, nodes: Iterable[str]) -> dict[str, Room]:
         """The same of several; nodes that nobody knows are left out."""
@@ -101,7 +122,19 @@ class Machines:
         """Those of the nodes that kube-scheduler does not close to a pod whatever is free there."""
         spec = plain_spec(pod)
         known = ((name, self._nodes.get(name)) for name in nodes)
-        return [name for name, node in known if node is not None and not unfit(spec, node)]
+        if spec.get("nodeSelector") or spec.get("affinity"):
+            return [name for name, node in known if node is not None and not unfit(spec, node)]
+        fits: dict[str, bool] = {}
+        found = []
+        for name, node in known:
+            if node is None:
+                continue
+            why = self._closed_by[name]
+            if why not in fits:
+                fits[why] = not unfit(spec, node)
+            if fits[why]:
+                found.append(name)
+        return found
 
     def roomy_for(self, pod: Pod, nodes: Iterable[str]) -> list[str]:
         """Those of them that also have the CPU, memory and pod slot free."""

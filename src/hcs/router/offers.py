@@ -9,7 +9,7 @@ import asyncio
 import datetime
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import httpx2
 from lightkube import ApiError, AsyncClient
@@ -19,14 +19,12 @@ from prometheus_client import Counter
 from hcs.kube import resources
 from hcs.kube.informer import ChangeKind
 from hcs.model import names
-from hcs.model.allocations import Allocation
 from hcs.model.offers import Offer, answer_on, encode_offer, offer_on
 from hcs.model.pods import Pod
 from hcs.model.refusals import RefusedError
-from hcs.model.requests import ComputeRequest, read_request
-from hcs.placement.alternatives import Alternative
+from hcs.model.requests import read_request
 from hcs.router.asking import OFFER_SECONDS, STAMP, Keep, Open, Put, Step, Take, Withdraw, is_gated, step
-from hcs.router.decisions import Chosen
+from hcs.router.desk import Desk
 
 log = logging.getLogger(__name__)
 
@@ -37,29 +35,13 @@ RETRY_SECONDS: Final = 1.0
 _FAR: Final = float("inf")
 
 
-class Market(Protocol):
-    """What offers are made from: the router's books."""
-
-    def exact_place(self, pod: Pod) -> Chosen | None:
-        """Where a pod would go now on cards that it names, or that its owner accepted."""
-
-    def alternatives(self, pod: Pod, request: ComputeRequest) -> tuple[Alternative, ...]:
-        """What could stand in now."""
-
-    def hold(self, pod: Pod, allocation: Allocation, reason: str) -> None:
-        """Promise devices to a pod for as long as any promise."""
-
-    def tell(self, pod: Pod, reason: str, message: str, *, warning: bool) -> None:
-        """Record an event about a pod."""
-
-
 class Offers:
     """The offers of one router."""
 
     def __init__(
         self,
         client: AsyncClient,
-        market: Market,
+        desk: Desk,
         *,
         now: Callable[[], float],
         today: Callable[[], datetime.datetime],
@@ -70,13 +52,13 @@ class Offers:
 
         Args:
             client: the API server.
-            market: what offers are made from.
+            desk: the router's books, which offers are made from.
             now: seconds on a clock that only goes forward.
             today: the wall clock.
             count: offers by what became of them.
             seconds: how long an offer stands.
         """
-        self._client, self._market, self._now, self._today = client, market, now, today
+        self._client, self._desk, self._now, self._today = client, desk, now, today
         self._count, self._seconds = count, seconds
         self._pods: dict[str, Pod] = {}
         self._due: dict[str, float] = {}
@@ -146,12 +128,12 @@ class Offers:
             answer = answer_on(pod)
         except RefusedError as error:
             answer, say = None, (error.refusals[0].reason, error.refusals[0].message)
-        exact = self._market.exact_place(pod)
+        exact = self._desk.exact_place(pod)
         decided = step(
             pod,
             request,
             exact=exact.allocation if exact is not None else None,
-            alternatives=self._market.alternatives(pod, request) if exact is None else (),
+            alternatives=self._desk.alternatives(pod, request) if exact is None else (),
             standing=offer_on(pod),
             answer=answer,
             today=self._today(),
@@ -163,27 +145,27 @@ class Offers:
         match decided:
             case Open(why, allocation):
                 if allocation is not None:
-                    self._market.hold(pod, allocation, why)
+                    self._desk.hold(pod, allocation, why)
                 await self._write(pod, None, opening=True)
                 self._tally("opened")
                 log.info("gate opened: pod=%s why=%s", pod.key, why)
             case Take(offer, allocation):
-                self._market.hold(pod, allocation, offer.reason)
+                self._desk.hold(pod, allocation, offer.reason)
                 await self._write(pod, offer, opening=is_gated(pod))
                 self._tally("accepted")
-                self._market.tell(pod, "SubstitutionAccepted", offer.reason, warning=False)
+                self._desk.tell(pod, "SubstitutionAccepted", offer.reason, warning=False)
             case Put(offer, say):
                 before = offer_on(pod)
                 await self._write(pod, offer, opening=False)
                 self._tally("made" if before is None or before.terms != offer.terms else "renewed")
                 namespace = pod.metadata.namespace or "default"
                 message = f"{offer.reason}; accept with: hcs accept {pod.metadata.name} -n {namespace}"
-                self._market.tell(pod, "SubstitutionOffered", message, warning=False)
+                self._desk.tell(pod, "SubstitutionOffered", message, warning=False)
                 self._say(pod, say)
             case Withdraw(why, say):
                 await self._write(pod, None, opening=False)
                 self._tally("withdrawn")
-                self._market.tell(pod, "OfferWithdrawn", why, warning=False)
+                self._desk.tell(pod, "OfferWithdrawn", why, warning=False)
                 self._say(pod, say)
             case Keep(say):
                 self._say(pod, say)
@@ -212,7 +194,7 @@ class Offers:
         if say is not None and self._told.get(pod.metadata.uid) != say:
             self._told[pod.metadata.uid] = say
             self._tally("unused-answer")
-            self._market.tell(pod, *say, warning=True)
+            self._desk.tell(pod, *say, warning=True)
 
     def _tally(self, result: str) -> None:
         self._count.labels(result).inc()

@@ -26,7 +26,6 @@ from hcs.kube.writes import evict
 from hcs.model.allocations import Allocation
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
-from hcs.model.requests import read_request
 from hcs.placement.gangs import Gang, GangPlan
 from hcs.placement.preemption import (
     GangVictims,
@@ -63,11 +62,14 @@ class Preempting(msgspec.Struct):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """Pods without a place that might evict others: one on its own, or what is missing of a gang."""
+    """Pods without a place that might evict others: one on its own, or what is missing of a gang.
+
+    ``gang`` makes what is to be placed of it, which costs a look at every node; None where nothing can be.
+    """
 
     key: str
     pods: tuple[Pod, ...]
-    gang: Gang | None = None
+    gang: Callable[[], Gang | None] | None = None
 
     @property
     def priority(self) -> int:
@@ -131,7 +133,7 @@ class Preemption:
         Raises:
             RefusedError: the request cannot be read.
         """
-        request = read_request(pod)
+        request = self._desk.request_of(pod)
         if request is None:
             return dict(proposed)
         running = self._desk.running(proposed)
@@ -143,6 +145,7 @@ class Preemption:
             budgets=self._desk.budgets(),
             reference_rates=self._desk.rates(),
             bound=self._desk.bound_for(pod, request),
+            serves=self._desk.roomy(pod),
         )
 
     async def tend(self) -> float | None:
@@ -162,6 +165,7 @@ class Preemption:
             if candidate.policy == "Never" or not self._desk.anybody_below(candidate.priority):
                 continue
             begun += 1
+            await self._desk.look_at_checkpoints(candidate.priority)
             chosen = self._choose(candidate)
             await asyncio.sleep(0)
             if isinstance(chosen, Refusal):
@@ -178,9 +182,12 @@ class Preemption:
         uids = {pod.metadata.uid for pod in candidate.pods}
         snapshot = desk.snapshot_without(uids)
         if candidate.gang is not None:
+            gang = candidate.gang()
+            if gang is None:
+                return Refusal("NoOpenNode", "no node is open to every member, whoever is evicted")
             return choose_gang_victims(
                 snapshot,
-                candidate.gang,
+                gang,
                 candidate.priority,
                 desk.running(desk.view.node_names),
                 policy=candidate.policy,
@@ -201,10 +208,11 @@ class Preemption:
             budgets=desk.budgets(),
             reference_rates=desk.rates(),
             bound=desk.bound_for(pod, preemptor.request),
+            serves=desk.roomy(pod),
         )
 
     def _preemptor(self, pod: Pod) -> Preemptor:
-        request = read_request(pod)
+        request = self._desk.request_of(pod)
         if request is None:
             raise RefusedError(Refusal("NotOurs", "the pod asks for nothing of ours"))
         cpu, memory = amounts_of(pod)
@@ -222,8 +230,9 @@ class Preemption:
         """Promise first, then nominate, then evict."""
         if isinstance(chosen, VictimPlan):
             (pod,) = candidate.pods
-            allocations = {pod.metadata.uid: chosen.placement.allocation(pod.metadata.uid)}
-            node = chosen.node
+            node, bare = chosen.node, chosen.placement.allocation(pod.metadata.uid)
+            gone = [held for uid in chosen.victims if (held := self._desk.view.allocations.get(uid)) is not None]
+            allocations = {pod.metadata.uid: self._desk.with_cores(pod, bare, gone) or bare}
         else:
             allocations, node = _of_plan(chosen.plan), ""
         victims = [one for uid in chosen.victims if (one := self._desk.bound_pod(uid)) is not None]

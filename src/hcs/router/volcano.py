@@ -27,7 +27,6 @@ from hcs.model import names
 from hcs.model.allocations import AllocationError
 from hcs.model.pods import Pod
 from hcs.model.refusals import RefusedError
-from hcs.model.requests import read_request
 from hcs.router.annotations import AnnotationError
 from hcs.router.binder import binding_annotations
 from hcs.router.decisions import Chosen, NotOurs, Refused
@@ -38,7 +37,7 @@ from hcs.router.resumption import note_for
 log = logging.getLogger(__name__)
 
 UNSCHEDULABLE: Final = 2
-UNRESOLVABLE: Final = 3
+"""Volcano's status code for "not now"; nothing but 0 lets a task pass."""
 BEST: Final = 1000.0
 """The score of the one node we would choose; Volcano adds the scores of all plug-ins, each some hundreds at most."""
 RECORDED: Final = (names.ALLOCATION, names.ROUTE_REASON, names.RESUME)
@@ -59,7 +58,7 @@ class VolcanoVerbs:
         self._desk = desk
 
     def predicate(self, body: bytes) -> dict[str, Any]:
-        """May this task go to this node? ``code`` 3 where waiting and evicting change nothing.
+        """May this task go to this node?
 
         Raises:
             ValueError: no such request.
@@ -127,7 +126,7 @@ class VolcanoVerbs:
     async def _record(self, pod: Pod, decision: Chosen) -> None:
         note = note_for(pod, self._desk.view.inventories)
         added = binding_annotations(pod, decision.allocation, decision.reason, note.resume_from if note else "")
-        request = read_request(pod)
+        request = self._desk.request_of(pod)
         image = image_for(self._desk.view.offers, request, decision.allocation.vendor) if request else ""
         body = image_patch(pod, decision.allocation, image) or {"metadata": {"uid": pod.metadata.uid}}
         body["metadata"] = {**body["metadata"], "annotations": added}

@@ -17,6 +17,8 @@ from typing import Final
 
 from hcs.vendors.base import LIMIT_SECONDS, VendorError, VendorHungError
 
+RUN_SECONDS: Final = LIMIT_SECONDS - 0.5
+"""How long a tool may take: a little less than whoever waits for it, so that it is dead when they give up."""
 MOST_BYTES: Final = 16 * 1024 * 1024
 """How much output is kept; more comes only from a tool gone wild."""
 _GRACE_SECONDS: Final = 0.5
@@ -30,9 +32,7 @@ def find(tool: str) -> str | None:
     return shutil.which(tool)
 
 
-def run(
-    arguments: Sequence[str], *, limit: float = LIMIT_SECONDS, environment: Mapping[str, str] | None = None
-) -> bytes:
+def run(arguments: Sequence[str], *, limit: float = RUN_SECONDS, environment: Mapping[str, str] | None = None) -> bytes:
     """Run a tool and give what it printed on standard output.
 
     An exit code other than 0 is no error as long as the tool printed something: some exit with 1 and a whole table, and

@@ -42,6 +42,10 @@ _REASONS: Final = {
 }
 """NVML's clock event bits."""
 _ANCESTORS: Final = {0: "INTERNAL", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
+_P2P_READ: Final = 0
+"""NVML_P2P_CAPS_INDEX_READ, which the binding has as a tuple."""
+_NO_P2P: Final = {1: "CNS", 2: "GNS", 3: "TNS", 4: "DR", 5: "NS"}
+"""Why two cards cannot reach each other's memory, in the words of ``nvidia-smi topo -p2p``."""
 _MOST_NVLINKS: Final = 18
 _NO_WAIT: Final = 1
 """Milliseconds to wait for an event; NVML takes 0 for a long time in some releases."""
@@ -139,7 +143,6 @@ class NvidiaVendor:
             index=_optional(pynvml.nvmlDeviceGetMinorNumber, handle, position),
             vram=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
             bus_id=_text(place.busId),
-            numa=_optional(pynvml.nvmlDeviceGetNumaNodeId, handle, None),
         )
 
     def _assess(self, handles: dict[str, Any]) -> None:
@@ -149,7 +152,7 @@ class NvidiaVendor:
             self._faults[uuid] = assess("nvidia", self._figures[uuid], before)
 
     def _links(self, handles: dict[str, Any]) -> dict[str, tuple[Link, ...]]:
-        """NVLinks counted towards each peer as ``NV4``; where there are none, the level of the common ancestor."""
+        """NVLinks counted towards each peer as ``NV4``; else why there is no direct access, or the common ancestor."""
         found: dict[str, list[Link]] = {uuid: [] for uuid in handles}
         places = {_bus(handle): uuid for uuid, handle in handles.items()}
         for uuid, handle in handles.items():
@@ -158,8 +161,7 @@ class NvidiaVendor:
                 if other == uuid:
                     continue
                 count = direct.get(other, 0) or switched
-                level = _quiet(pynvml.nvmlDeviceGetTopologyCommonAncestor, handle, peer)
-                kind = f"NV{count}" if count else _ANCESTORS.get(level, "") if isinstance(level, int) else ""
+                kind = f"NV{count}" if count else _way(handle, peer)
                 if kind:
                     found[uuid].append(Link(other, kind))
         return {uuid: tuple(links) for uuid, links in found.items()}
@@ -204,10 +206,9 @@ def figures(handle: Any) -> dict[str, Any]:
     _, _, pending, failed = remapped if remapped is not None and len(remapped) == 4 else (None, None, None, None)
     rates = _quiet(pynvml.nvmlDeviceGetUtilizationRates, handle)
     memory = _quiet(pynvml.nvmlDeviceGetMemoryInfo, handle)
-    reasons = _quiet(
-        getattr(pynvml, "nvmlDeviceGetCurrentClocksEventReasons", pynvml.nvmlDeviceGetCurrentClocksThrottleReasons),
-        handle,
-    )
+    reasons = _quiet(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
+    if reasons is None:  # drivers before 535
+        reasons = _quiet(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
     power, cap = _quiet(pynvml.nvmlDeviceGetPowerUsage, handle), _quiet(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
     return {
         "utilization_pct": rates.gpu if rates is not None else None,
@@ -249,6 +250,14 @@ def _nvlinks(handle: Any, places: dict[str, str]) -> tuple[dict[str, int], int]:
         else:
             direct[peer] = direct.get(peer, 0) + 1
     return direct, switched
+
+
+def _way(handle: Any, peer: Any) -> str:
+    status = _quiet(pynvml.nvmlDeviceGetP2PStatus, handle, peer, _P2P_READ)
+    if status in _NO_P2P:
+        return _NO_P2P[status]
+    level = _quiet(pynvml.nvmlDeviceGetTopologyCommonAncestor, handle, peer)
+    return _ANCESTORS.get(level, "") if isinstance(level, int) else ""
 
 
 def _bus(handle: Any) -> str:

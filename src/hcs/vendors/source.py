@@ -271,7 +271,7 @@ def identity(word: str, reading: Reading) -> str:
     """
     if reading["uuid"]:
         return str(reading["uuid"])
-    chip = f"/{reading['chip_id']}" if reading["chip_id"] is not None else ""
+    chip = f"-{reading['chip_id']}" if reading["chip_id"] is not None else ""
     if reading["bus_id"]:
         return f"{word}-{reading['bus_id'].lower()}{chip}"
     if reading["index"] is not None:

@@ -114,6 +114,8 @@ def decide(job: Job, pods: Sequence[Pod], tally: Tally, now: datetime.datetime, 
     active = [pod for pod in pods if not pod.finished and pod.metadata.deletionTimestamp is None]
     if finished(job):
         return Decision(dict(job.status), delete=tuple(active))
+    if spec.get("suspend"):
+        return Decision(_status(job, [], tally, now), delete=tuple(active))
     parallelism = int(spec.get("parallelism", 1))
     completions = spec.get("completions", None if "parallelism" in spec else 1)
     limit = int(spec.get("backoffLimit", DEFAULT_BACKOFF_LIMIT))

@@ -108,19 +108,26 @@ def flatten(value: Any, above: Path = ()) -> dict[Path, str]:
 class Element:
     """An XML element: its name, its attributes' text, its children, and its text if it had an end."""
 
+    __slots__ = ("attributes", "children", "tag", "text")
+
     def __init__(self, tag: str, attributes: str = "") -> None:
         self.tag, self.attributes = tag, attributes
         self.children: list[Element] = []
         self.text: str | None = None
 
-    def walk(self, above: Path = ()) -> Iterator[tuple[Path, str]]:
+    def walk(self) -> list[tuple[Path, str]]:
         """Path and text of everything below that has no children of its own."""
+        found: list[tuple[Path, str]] = []
+        self._collect((), found)
+        return found
+
+    def _collect(self, above: Path, found: list[tuple[Path, str]]) -> None:
         for child in self.children:
             path = (*above, child.tag)
             if child.children:
-                yield from child.walk(path)
+                child._collect(path, found)
             elif child.text is not None:
-                yield path, child.text
+                found.append((path, child.text))
 
     def all(self, tag: str) -> Iterator["Element"]:
         """Every element of a name, at any depth."""
@@ -148,7 +155,9 @@ def read_xml(text: str) -> Element:
                 stack.append(element)
             begun = match.end()
         elif tag == stack[-1].tag and len(stack) > 1:
-            stack[-1].text = html.unescape(text[begun : match.start()]) if not stack[-1].children else None
+            if not stack[-1].children:
+                inner = text[begun : match.start()]
+                stack[-1].text = html.unescape(inner) if "&" in inner else inner
             stack.pop()
         elif any(element.tag == tag for element in stack[1:]):
             while stack.pop().tag != tag:

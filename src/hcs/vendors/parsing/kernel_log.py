@@ -41,8 +41,9 @@ _NPU: Final = re.compile(r"(?:dev(?:ice)?[_ ]?id|npu[_ ]?id|phy[_ ]?id)\s*[=:]?\
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """One fault in the log.
 
-    ``kind`` is ``xid``, ``aer`` or ``ascend``. ``code`` is the Xid or the Ascend fault code; ``severity`` an AER's:
-    ``corrected``, ``nonfatal`` or ``fatal``. ``bus_id`` is as printed; ``device`` an Ascend device's number.
+    ``kind`` is ``xid``, ``aer``, ``ascend``, or ``lost`` for a card that fell off the bus. ``code`` is the Xid or the
+    Ascend fault code; ``severity`` an AER's: ``corrected``, ``nonfatal`` or ``fatal``. ``bus_id`` is as printed;
+    ``device`` an Ascend device's number.
     """
 
     kind: str
@@ -102,7 +103,7 @@ def event_of(line: str) -> Event | None:
             time=time,
         )
     if match := _LOST.search(line):
-        return Event("xid", code=79, bus_id=match.group(1), message="GPU has fallen off the bus", time=time)
+        return Event("lost", bus_id=match.group(1), message="GPU has fallen off the bus", time=time)
     if match := _BUS_ERROR.search(line):
         bus, kind, weight, layer = match.groups()
         return Event("aer", severity=_severity(kind, weight), bus_id=bus, message=layer.strip(), time=time)

@@ -18,7 +18,7 @@ _PORT: Final = re.compile(
 _LINK: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+#-]*")
 _SELF: Final = frozenset({"x", "self", "-", "0"})
 _NODE: Final = re.compile(
-    r"(?:GPU|DCU|HCU)\[([0-9]+)\]\s*:\s*\(Topology\) Numa (Node|Affinity):\s*(-?[0-9]+)", re.IGNORECASE
+    r"(?:GPU|DCU|HCU)[ \[]([0-9]+)\]?\s*:\s*\(Topology\) Numa (Node|Affinity):\s*(-?[0-9]+)", re.IGNORECASE
 )
 _NIC: Final = re.compile(r"^\s*(NIC[0-9]+):\s*(\S+)\s*$", re.MULTILINE)
 _CPUS: Final = re.compile(r"[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*")
@@ -100,11 +100,17 @@ def _near(trailing: list[str], words: list[str]) -> dict[str, Any]:
         return {"cpus": None, "numa": None} if trailing and words else {}
     cells = dict(zip(trailing, words, strict=True))
     cpus = cells.get("cpu affinity", "")
-    node = values.word(cells.get("numa affinity") or cells.get("node affinity"))
     return {
         "cpus": cpus if _CPUS.fullmatch(cpus) else None,
-        "numa": int(node) if node is not None and node.isdecimal() and node.isascii() else node,
+        "numa": _node(values.word(cells.get("numa affinity") or cells.get("node affinity"))),
     }
+
+
+def _node(text: str | None) -> int | str | None:
+    """A NUMA node, or several as the tool lists them (``0-1``)."""
+    if text is None or not _CPUS.fullmatch(text):
+        return None
+    return int(text) if text.isdecimal() else text
 
 
 def _pairs(labels: list[str], cells: dict[tuple[str, str], str]) -> dict[str, str]:

@@ -18,8 +18,16 @@ from hcs.vendors.parsing.report import Reading, Report, reading
 VENDOR: Final = "ascend"
 Read = Callable[[str | None], Any]
 
-_MAP_HEADING: Final = re.compile(r"^\s*NPU ID\s+Chip ID\s+(Chip Logic ID|Chip Phy-?ID)\s+Chip Name\s*$", re.M | re.I)
-_MAP_ROW: Final = re.compile(r"^\s*([0-9]+)\s+([0-9]+)\s+([0-9]+|-)\s+(\S.*?)\s*$", re.MULTILINE)
+_MAP_HEADING: Final = re.compile(r"^[ \t]*(NPU ID[ \t]{2,}.*Chip Name)[ \t]*$", re.MULTILINE | re.IGNORECASE)
+_MAP_COLUMNS: Final = {
+    "npu id": "npu_id",
+    "slot id": "slot_id",
+    "chip id": "chip_id",
+    "chip logic id": "logic_id",
+    "chip phy-id": "physical_id",
+    "chip phy id": "physical_id",
+    "chip name": "name",
+}
 _CODE: Final = re.compile(r"[0-9A-Fa-f]{8}")
 _COMPLAINT: Final = re.compile(
     r"^.*(?:Invalid card id|Error parameter|DrvMngGetConsoleLogLevel failed|dcmi (?:module|initialize).*failed"
@@ -151,12 +159,19 @@ def _chips(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _mapped(text: str, heading: re.Match[str], errors: tuple[str, ...]) -> Report:
     """``info -m``: which chip of which NPU has which number. Rows of the management unit are no devices."""
-    numbered = "index" if "logic" in heading.group(1).lower() else "physical_id"
+    columns = [_MAP_COLUMNS.get(title.lower()) for title in re.split(r"\s{2,}", heading.group(1))]
     devices: list[Reading] = []
-    for npu, chip, number, model in _MAP_ROW.findall(text, heading.end()):
-        if model.lower() != "mcu":
-            facts = {"npu_id": int(npu), "chip_id": int(chip), numbered: values.integer(number)}
-            devices.append(reading(VENDOR, {**facts, "name": values.name(model)}))
+    for line in text[heading.end() :].split("\n"):
+        cells = re.split(r"\s{2,}", line.strip())
+        if len(cells) != len(columns) or "mcu" in (cell.lower() for cell in cells):
+            continue
+        row = {column: cell for column, cell in zip(columns, cells, strict=True) if column is not None}
+        facts: dict[str, Any] = {key: values.integer(cell) for key, cell in row.items() if key != "name"}
+        if facts.get("npu_id") is None:
+            continue
+        logic = facts.pop("logic_id", None)
+        facts["index"] = logic if "logic_id" in row else facts.get("physical_id")
+        devices.append(reading(VENDOR, {**facts, "name": values.name(row.get("name"))}))
     names = tuple(str(device["name"]) for device in devices if device["name"] is not None)
     return Report(tool="npu-smi", devices=tuple(devices), gpus=names, errors=errors)
 
@@ -187,9 +202,10 @@ def _runs(own: Block) -> list[Block]:
     named = [number for number, pair in enumerate(own) if _plain(pair[0]) == "chip id" or _is_unit([pair])]
     if named:
         first = next((number for number, (key, _) in enumerate(own) if _plain(key) in _RECOGNISED), 0)
-        cuts = named if named[0] <= first else [number + 1 for number in named]
-        edges = sorted({0, *cuts, len(own)})
-        return [own[begin:end] for begin, end in pairwise(edges)]
+        below = named[0] > first
+        cuts = [number + 1 for number in named] if below else [*named, len(own)]
+        # What stands behind the last name that stands below its figures has lost its own name.
+        return [own[begin:end] for begin, end in pairwise(sorted({0, *cuts}))]
     runs: list[Block] = [[]]
     for key, value in own:
         if _plain(key) in {_plain(other) for other, _ in runs[-1]} and _plain(key) != "error information":

@@ -18,17 +18,21 @@ VENDOR: Final = "nvidia"
 Read = Callable[[str | None], Any]
 
 _GPU_LINE: Final = re.compile(
-    r"^[ \t]*GPU[ \t]+([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])[ \t]*$", re.M
+    r"GPU[ \t]+([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])[ \t]*$", re.MULTILINE
 )
 _LISTED: Final = re.compile(r"^[ \t]*GPU ([0-9]+): (.+?) \(UUID: ([^()\s]+)\)[ \t]*$", re.MULTILINE)
 _PARTITION: Final = re.compile(
     r"^[ \t]+MIG (\S+)[ \t]+Device[ \t]+([0-9]+):[ \t]+\(UUID: ([^()\s]+)\)[ \t]*$", re.MULTILINE
 )
 _NVLINK: Final = re.compile(r"^[ \t]*Link ([0-9]+):[ \t]+(<inactive>|[0-9.]+ GB/s)[ \t]*$", re.MULTILINE)
-_COMPLAINT: Final = re.compile(
-    r"^.*(?:not a valid field to query|No devices were found|Unable to determine|has failed because"
-    r"|couldn't communicate|Failed to initialize|does not have or support Nvlink).*$",
-    re.MULTILINE | re.IGNORECASE,
+_COMPLAINTS: Final = (
+    "not a valid field to query",
+    "no devices were found",
+    "unable to determine",
+    "has failed because",
+    "couldn't communicate",
+    "failed to initialize",
+    "does not have or support nvlink",
 )
 
 _PATHS: Final[tuple[tuple[str, Read, tuple[str, ...]], ...]] = (
@@ -114,6 +118,9 @@ _REASONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Our names of the clock event reasons, and theirs."""
 
+_SPLIT_PATHS: Final = tuple((fact, read, tuple(tuple(n.split("/")) for n in names)) for fact, read, names in _PATHS)
+_SPLIT_REASONS: Final = {ours: tuple(tuple(name.split("/")) for name in names) for ours, names in _REASONS.items()}
+
 _COLUMNS: Final[tuple[tuple[str, Callable[[str | None, str], Any] | Read, tuple[str, ...]], ...]] = (
     ("index", values.integer, ("index",)),
     ("name", values.name, ("name", "gpu_name")),
@@ -161,7 +168,7 @@ KNOWN_COLUMNS: Final = (*(name for _, _, names in _COLUMNS for name in names), "
 
 def read(text: str, command: str = "") -> Report:
     """Whatever this output of nvidia-smi says; the command's arguments help where the output has no header."""
-    errors = tuple(dict.fromkeys(match.group().strip() for match in _COMPLAINT.finditer(text)))
+    errors = _complaints(text)
     driver = tables.search(r"driver[ _]version[>\s]*:?[ \t]*([^<>|\s]+)", text, values.version)
     facts: dict[str, Any] = {}
     if cuda := tables.search(r"cuda[ _]version[>\s]*:?[ \t]*([^<>|\s]+)", text, values.version):
@@ -202,6 +209,15 @@ def read(text: str, command: str = "") -> Report:
     return Report(tool="nvidia-smi", version=version, driver=driver, devices=drawn, facts=facts, errors=errors)
 
 
+def _complaints(text: str) -> tuple[str, ...]:
+    """Lines in which the tool says that something is wrong."""
+    lowered = text.lower()
+    if not any(phrase in lowered for phrase in _COMPLAINTS):
+        return ()
+    lines = (line.strip() for line in text.split("\n"))
+    return tuple(dict.fromkeys(line for line in lines if any(phrase in line.lower() for phrase in _COMPLAINTS)))
+
+
 def of_row(vendor: str, row: csvs.Row) -> Reading:
     """A device from one answer to ``--query-gpu`` or to another tool's imitation of it."""
     facts: dict[str, Any] = {}
@@ -221,7 +237,7 @@ def of_row(vendor: str, row: csvs.Row) -> Reading:
 
 
 def _of_xml(gpu: documents.Element) -> Reading:
-    paths = dict(reversed(list(gpu.walk())))
+    paths = dict(reversed(gpu.walk()))
     bus = re.search(r'id="([^"]+)"', gpu.attributes)
     facts: dict[str, Any] = {"bus_id": values.bus_id(bus.group(1)) if bus else None}
     partitions = [
@@ -237,10 +253,10 @@ def _of_xml(gpu: documents.Element) -> Reading:
 
 
 def _of_paths(paths: Mapping[Path, str], facts: dict[str, Any]) -> Reading:
-    for fact, convert, names in _PATHS:
-        for name in names:
-            if facts.get(fact) is None:
-                facts[fact] = convert(paths.get(tuple(name.split("/"))))
+    for fact, convert, places in _SPLIT_PATHS:
+        for place in places:
+            if place in paths and facts.get(fact) is None:
+                facts[fact] = convert(paths[place])
     facts |= _ecc(paths)
     facts["throttle_reasons"] = _reasons(_below(paths, _REASON_HEADINGS))
     return reading(VENDOR, facts)
@@ -263,10 +279,8 @@ def _below(paths: Mapping[Path, str], headings: frozenset[str]) -> dict[Path, st
 def _reasons(paths: Mapping[Path, str]) -> list[str] | None:
     """Which clock event reasons are active; None where none is readable."""
     states = {
-        ours: next(
-            (values.flag(paths.get(tuple(name.split("/")))) for name in theirs if tuple(name.split("/")) in paths), None
-        )
-        for ours, theirs in _REASONS.items()
+        ours: next((values.flag(paths[theirs]) for theirs in places if theirs in paths), None)
+        for ours, places in _SPLIT_REASONS.items()
     }
     known = {name: state for name, state in states.items() if state is not None}
     return [name for name, state in known.items() if state] if known else None

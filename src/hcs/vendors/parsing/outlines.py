@@ -5,17 +5,13 @@ fact. The same key twice under the same headings with different values is nobody
 """
 
 import re
-from typing import Final
 
 from hcs.vendors.parsing.documents import Path
-
-_PAIR: Final = re.compile(r"(\s*)(\S.*?)\s*(?:\s:|:\s|:$)\s*(.*)")
-_HEADING: Final = re.compile(r"(\s*)(\S.*?)\s*")
 
 
 def sections(text: str, begins: re.Pattern[str]) -> tuple[str, list[tuple[re.Match[str], str]]]:
     """Split text at the lines that ``begins`` matches: what comes before, and each match with what follows it."""
-    found = list(begins.finditer(text))
+    found = [match for match in begins.finditer(text) if not _before(text, match.start()).strip()]
     if not found:
         return text, []
     ends = [match.start() for match in found[1:]] + [len(text)]
@@ -25,25 +21,43 @@ def sections(text: str, begins: re.Pattern[str]) -> tuple[str, list[tuple[re.Mat
 def flatten(text: str) -> dict[Path, str]:
     """Path of headings and key → value."""
     found: dict[Path, str] = {}
-    stack: list[tuple[int, str]] = []
+    stack: list[tuple[int, Path]] = []
     conflicts: set[Path] = set()
     for line in text.expandtabs(8).split("\n"):
-        match = _PAIR.fullmatch(line) or _HEADING.fullmatch(line)
-        if match is None:
+        rest = line.lstrip(" ")
+        if not rest:
             continue
-        indent, key = len(match.group(1)), " ".join(match.group(2).split())
+        indent = len(line) - len(rest)
+        key, value = _split(rest)
         while stack and stack[-1][0] >= indent:
             stack.pop()
-        path = (*(heading for _, heading in stack), key)
-        stack.append((indent, key))
-        if match.lastindex == 3:
-            value = match.group(3).strip()
-            if found.setdefault(path, value) != value:
-                conflicts.add(path)
-    return {path: value for path, value in found.items() if path not in conflicts}
+        path = (*stack[-1][1], key) if stack else (key,)
+        stack.append((indent, path))
+        if value is not None and found.setdefault(path, value) != value:
+            conflicts.add(path)
+    return {path: value for path, value in found.items() if path not in conflicts} if conflicts else found
 
 
 def pairs(text: str) -> list[tuple[str, str]]:
     """Every ``key : value`` in order, whatever its headings."""
-    found = (_PAIR.fullmatch(line) for line in text.split("\n"))
-    return [(" ".join(match.group(2).split()), match.group(3).strip()) for match in found if match]
+    split = (_split(line.strip()) for line in text.split("\n"))
+    return [(key, value) for key, value in split if key and value is not None]
+
+
+def _split(line: str) -> tuple[str, str | None]:
+    """A key and its value; a heading has none. The colon stands behind a blank, before one, or at the end."""
+    at = line.find(" :")
+    if at < 0:
+        at = line.find(": ")
+        if at < 0:
+            return _plain(line.rstrip().removesuffix(":")), "" if line.rstrip().endswith(":") else None
+        return _plain(line[:at]), line[at + 2 :].strip()
+    return _plain(line[:at]), line[at + 2 :].strip()
+
+
+def _plain(key: str) -> str:
+    return " ".join(key.split()) if "  " in key or key[-1:] == " " else key
+
+
+def _before(text: str, at: int) -> str:
+    return text[text.rfind("\n", 0, at) + 1 : at]

@@ -1,6 +1,6 @@
 """Make a task list in which some tasks insist on a model, from one in which fewer do.
 
-    python -m benchmarks.constrain --data DIR --pods FILE --share 0.33 --seed 1 --out FILE [--rates FILE]
+    python -m benchmarks.openb.constrain --data DIR --pods FILE --share 0.33 --seed 1 --out FILE [--rates FILE]
 
 Each task that asks for cards and names no model gets one with the given probability: a model of the node list on which
 it would fit an empty node. Every model is as likely as the others, for people ask for what they know and not for what
@@ -53,7 +53,9 @@ def rates(nodes: Sequence[Node], seed: int) -> dict[str, int]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the list; 0 on success, 2 on input that cannot be used."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.constrain", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.openb.constrain",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--data", type=Path, required=True, help="folder with the lists")
     parser.add_argument("--nodes", type=Path, default=Path(NODES), help="node list in --data, or a path")

@@ -1,0 +1,146 @@
+"""``hcs quota verify``: the interceptor's ledger against the driver's own figures, while a program runs."""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from hcs.cli.errors import FAILED, CommandError
+from hcs.cli.output import Column, Table, say, tell, write_data, write_table
+from hcs.cli.quota_run import share_for, start, wait
+from hcs.model.quantities import show_bytes
+from hcs.native import shares
+from hcs.native.ledger import Ledger, LedgerError
+from hcs.vendors import emulated as emulated_cards
+from hcs.vendors import nvml
+
+_PAUSE_SECONDS: Final = 0.02
+
+
+class Comparison(msgspec.Struct, rename="camel"):
+    """One card: how often ledger and driver were compared, and the moment when they were furthest apart (bytes)."""
+
+    card: str
+    vendor: str
+    samples: int = 0
+    most_bytes: int = 0
+    ledger_bytes: int = 0
+    driver_bytes: int = 0
+
+    @property
+    def percent(self) -> float:
+        """The largest difference, in percent of the larger figure."""
+        larger = max(self.ledger_bytes, self.driver_bytes)
+        return 100 * abs(self.ledger_bytes - self.driver_bytes) / larger if larger else 0.0
+
+    def add(self, ledger_bytes: int, driver_bytes: int) -> None:
+        """Take one more pair of figures."""
+        self.samples += 1
+        self.most_bytes = max(self.most_bytes, ledger_bytes)
+        further = abs(ledger_bytes - driver_bytes) > abs(self.ledger_bytes - self.driver_bytes)
+        if further or self.samples == 1:
+            self.ledger_bytes, self.driver_bytes = ledger_bytes, driver_bytes
+
+
+class Verdict(msgspec.Struct, frozen=True, rename="camel"):
+    """What ``--json`` says."""
+
+    cards: list[Comparison]
+    tolerance_percent: float
+    agree: bool
+    exit_code: int
+
+
+def verify_books(
+    cards: Sequence[str],
+    command: Sequence[str],
+    *,
+    name: str,
+    context: str,
+    emulated: bool,
+    tolerance: float,
+    json: bool,
+) -> int:
+    """Run the command, compare, report; the exit code.
+
+    Raises:
+        CommandError: the quota or the command cannot be used, or the driver could never be asked.
+    """
+    with share_for(cards, command, name=name, context=context, emulated=emulated) as share:
+        found = [Comparison(card.uuid, card.vendor) for card in share.quota().cards]
+        process = start(share, command)
+        while process.poll() is None:
+            _compare(share, found)
+            time.sleep(_PAUSE_SECONDS)
+        code = wait(process)
+    compared = [one for one in found if one.samples]
+    if not compared:
+        raise CommandError(
+            "nothing was compared",
+            "the program never held memory of the card for long enough, or the driver does not tell who holds what",
+            "a program that runs for a second or more; NVIDIA and emulated cards can be asked",
+            code=code or FAILED,
+        )
+    agree = all(one.percent <= tolerance for one in compared)
+    if not write_data(Verdict(found, tolerance, agree, code), "line" if json else "table"):
+        _report(found, tolerance, agree)
+    if code:
+        tell(f"hcs: the program ended with {code}")
+    return code or (0 if agree else FAILED)
+
+
+def _compare(share: shares.Share, found: list[Comparison]) -> None:
+    """One look. It counts only where the ledger said the same before and after the driver was asked."""
+    try:
+        before = share.ledger()
+        figures = [_driver(share, one, index, before) for index, one in enumerate(found)]
+        after = share.ledger()
+    except (OSError, LedgerError):
+        return
+    if before != after or len(before.cards) != len(found):
+        return
+    for index, (one, driver_bytes) in enumerate(zip(found, figures, strict=True)):
+        held = sum(process.used_bytes[index] for process in before.processes)
+        if driver_bytes is not None and held:
+            one.add(held, driver_bytes)
+
+
+def _driver(share: shares.Share, one: Comparison, index: int, ledger: Ledger) -> int | None:
+    """Bytes the driver says the share's processes hold on the card; None where it cannot be asked."""
+    pids = {process.pid for process in ledger.processes}
+    for folder in (share.folder / "root", Path(os.environ.get("HCS_ROOT") or "/nonexistent")):
+        for path in sorted((folder / "dev").glob("*")):
+            try:
+                card = emulated_cards.read_card(path)
+            except (emulated_cards.EmulatedCardError, OSError):
+                continue
+            if one.card in (card.uuid, card.bus_id, f"davinci{card.index}"):
+                return sum(process.used_bytes for process in card.processes if process.pid in pids)
+    return nvml.used_by(one.card, pids) if one.vendor == "nvidia" and pids else None
+
+
+def _report(found: list[Comparison], tolerance: float, agree: bool) -> None:
+    columns = (
+        Column("CARD"),
+        Column("SAMPLES", right=True),
+        Column("MOST", right=True),
+        Column("LEDGER", right=True),
+        Column("DRIVER", right=True),
+        Column("DIFFERENCE", right=True),
+    )
+    rows: list[tuple[str, ...]] = [
+        (
+            one.card,
+            str(one.samples),
+            show_bytes(one.most_bytes),
+            show_bytes(one.ledger_bytes),
+            show_bytes(one.driver_bytes),
+            f"{one.percent:.2f} %" if one.samples else "not compared",
+        )
+        for one in found
+    ]
+    write_table(Table(columns, rows))
+    say(f"ledger and driver {'agree' if agree else 'DIFFER'} (tolerance {tolerance:g} %)")

@@ -1,0 +1,112 @@
+"""The book of gangs: who is in which, how complete it is, and whose turn it is."""
+
+import msgspec
+from tests.router.scene import pod_manifest
+
+from hcs.model import names
+from hcs.model.gangs import PodGroup
+from hcs.model.pods import Pod
+from hcs.placement.gangs import GangPlan, MemberPlan, Spread
+from hcs.placement.plans import Placement
+from hcs.router.gangs import GangBook, overflowing
+
+
+def member(name: str, gang: str = "g", size: int = 3, *, node: str = "", phase: str = "", priority: int = 0) -> Pod:
+    notes = {names.GANG: gang, names.GANG_SIZE: str(size)}
+    body = pod_manifest(name, annotations=notes, spec={"nodeName": node or None, "priority": priority}, uid=name)
+    return msgspec.convert({**body, "status": {"phase": phase}}, Pod)
+
+
+def book(*pods: Pod) -> GangBook:
+    made = GangBook()
+    for pod in pods:
+        made.pod_changed("ADDED", pod, ours=True)
+    return made
+
+
+def test_members_are_counted_until_they_are_all_there() -> None:
+    made = book(member("a"), member("b"))
+    gang = made.of("a")
+    assert gang is not None
+    assert (gang.missing(None), gang.least(None)) == (1, 2)
+    made.pod_changed("ADDED", member("c"), ours=True)
+    assert (gang.missing(None), gang.least(None)) == (0, 3)
+
+
+def test_numbers_in_names_are_numbers() -> None:
+    gang = book(member("g-10"), member("g-9"), member("g-1")).of("g-1")
+    assert gang is not None
+    assert [pod.metadata.name for pod in gang.pending] == ["g-1", "g-9", "g-10"]
+
+
+def test_those_that_succeeded_count_only_while_others_run() -> None:
+    """A gang of the same name that ran yesterday must not complete today's."""
+    made = book(*(member(f"old-{n}", phase="Succeeded") for n in range(3)), member("new"))
+    gang = made.of("new")
+    assert gang is not None
+    assert gang.missing(None) == 2
+    made.pod_changed("ADDED", member("beside", node="n"), ours=True)
+    assert gang.missing(None) == 0
+
+
+def test_a_member_whose_binding_is_written_and_not_seen_waits_for_nothing() -> None:
+    made = book(member("a"), member("b"), member("c"))
+    gang = made.of("a")
+    assert gang is not None
+    gang.started.add("a")
+    assert ([pod.metadata.name for pod in gang.pending], len(gang.running), gang.least(None)) == (["b", "c"], 1, 2)
+    made.pod_changed("MODIFIED", member("a", node="n"), ours=True)
+    assert gang.started == set()
+
+
+def test_the_podgroup_says_how_many() -> None:
+    made = book(member("a", size=1))
+    gang = made.of("a")
+    assert gang is not None
+    group = PodGroup("default", "g", "hcs", 2)
+    made.group_changed("ADDED", group)
+    assert gang.missing(made.group(gang)) == 1
+    made.group_changed("DELETED", group)
+    assert made.group(gang) is None
+
+
+def test_a_gang_that_is_gone_is_forgotten() -> None:
+    made = book(member("a"))
+    made.pod_changed("DELETED", member("a"), ours=True)
+    assert (len(made), made.of("a")) == (0, None)
+
+
+def test_gangs_that_met_take_turns_and_others_need_not_wait() -> None:
+    made = book(member("a", "a"), member("b", "b"), member("c", "c"))
+    a, b, c = (made.of(name) for name in "abc")
+    assert a is not None
+    assert b is not None
+    assert c is not None
+    a.contends = b.contends = True
+    assert made.may_plan(a)
+    a.phase = "planned"
+    assert (made.may_plan(b), made.may_plan(c)) == (False, True)
+    a.phase = "waiting"
+    assert made.may_plan(b)
+
+
+def test_pauses_grow_and_end() -> None:
+    gang = book(member("a")).of("a")
+    assert gang is not None
+    pauses = []
+    for _ in range(12):
+        gang.fail(0.0, contends=False)
+        pauses.append(gang.not_before)
+    assert pauses[:4] == [2.0, 4.0, 8.0, 16.0]
+    assert pauses[-1] == 300.0
+
+
+def test_members_beyond_a_nodes_cpu_overflow() -> None:
+    def on(pod: str, node: str) -> MemberPlan:
+        return MemberPlan(pod, Placement(node, "nvidia", "A100", {}, exclusive=True, workload="gemm"))
+
+    plan = GangPlan("g", (on("a", "n"), on("b", "n"), on("c", "n"), on("d", "m")), Spread(1, 1, 1, 1, 2))
+    needs = dict.fromkeys("abcd", (2000, 1))
+    assert overflowing(plan, needs, {"n": (4000, 10, 10)}) == [("c", "n")]
+    assert overflowing(plan, needs, {"n": (9000, 2, 10)}) == [("c", "n")]
+    assert overflowing(plan, needs, {"n": (9000, 10, 1)}) == [("b", "n"), ("c", "n")]
