@@ -109,10 +109,39 @@ def test_a_wide_job_among_a_stream_of_narrow_ones_starts_within_the_bound() -> N
     assert waits["sjf"] > 500
 
 
+def promising(*promises: Place, waiting: tuple[Job, ...], pools: str) -> dict[str, Place]:
+    """The promises a decision makes at the moment 20 where these stood, fast cards being taken until 30."""
+    busy = Running(job("r", 4, fast=30), "fast/fast", 0, 30)
+    made = Planner(SMALL).decide(
+        Snapshot(now=20, pools=parse_pools(pools), waiting=waiting, running=(busy,), promises=promises)
+    )
+    return {place.job: place for place in made.promises}
+
+
+def test_a_job_that_came_earlier_but_was_promised_later_stays_behind() -> None:
+    waiting = (job("failed-once", 4, 0, fast=10), job("promised", 4, 5, fast=10))
+    made = promising(Place("promised", "fast/fast", 30, 40), waiting=waiting, pools="fast=4")
+    assert made["promised"].start == 30
+    assert made["failed-once"].start == 40
+
+
+def test_a_promise_does_not_move_back_for_an_earlier_end() -> None:
+    waiting = (job("j", 1, fast=5, slow=50),)
+    made = promising(Place("j", "slow/slow", 25, 75), waiting=waiting, pools="fast=4,slow=1")
+    assert made.get("j") is None or made["j"].start <= 25
+
+
 @given(jobs=queues(), closed=st.booleans())
 def test_equal_snapshots_give_equal_plans(jobs: list[Job], closed: bool) -> None:
     snapshot = Snapshot(now=300, pools=POOLS, waiting=tuple(jobs), closed=closed, patience=150)
     assert Planner(SMALL).decide(snapshot) == Planner(SMALL).decide(snapshot)
+
+
+def test_a_long_closed_queue_is_improved_to_the_same_plan_again() -> None:
+    jobs = tuple(each.job for each in generate(60, 5, ("fast", "slow")))
+    snapshot = Snapshot(now=0, pools=POOLS, waiting=jobs, closed=True)
+    first = Planner(SMALL).decide(snapshot)
+    assert all(Planner(SMALL).decide(snapshot) == first for _ in range(2))
 
 
 def test_it_waits_for_a_better_kind_when_that_ends_sooner() -> None:

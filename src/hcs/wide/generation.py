@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 class Generated(msgspec.Struct, frozen=True):
-    """A job of the planner and what its Job document needs beside: model, millicores of CPU, bytes of host memory."""
+    """A job of the planner, and beside it: model, millicores of CPU, bytes of host memory."""
 
     job: Job
     model: str
