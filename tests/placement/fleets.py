@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from hcs.model.allocations import Allocation
 from hcs.model.devices import Device, NodeInventory, Quarantine, Rate, Source, Verdict
+from hcs.model.preferences import NodePreference, Requirement
 from hcs.model.quantities import GIB
 from hcs.model.requests import ComputeRequest, ContainerRequest, Total
 from hcs.placement.engine import place
@@ -95,6 +96,9 @@ def placed(snapshot: Snapshot, request: ComputeRequest, uid: str = "pod", **argu
     return answer.allocation(uid)
 
 
+TIER_B: Final = NodePreference(10, (Requirement("tier", "In", ("b",)),))
+
+
 @st.composite
 def inventories(draw: st.DrawFn) -> Nodes:
     """Up to five nodes of up to six cards each, with everything that can be wrong with them."""
@@ -113,7 +117,11 @@ def inventories(draw: st.DrawFn) -> Nodes:
         ]
         held = draw(st.sampled_from([device.id for device in devices] or ["*"]))
         quarantine = (Quarantine(held, "Drill"),) if draw(st.integers(0, 3)) == 0 else ()
-        nodes.append(NodeInventory(name, tuple(devices), quarantine, ready=draw(st.integers(0, 7)) > 0))
+        ready, tier, cost = draw(st.integers(0, 7)) > 0, draw(st.sampled_from(("", "", "a", "b"))), None
+        if draw(st.integers(0, 2)) == 0:
+            cost = draw(st.sampled_from((0, 1, 2_500_000)))
+        labels = (("tier", tier),) if tier else ()
+        nodes.append(NodeInventory(name, tuple(devices), quarantine, ready=ready, labels=labels, cost=cost))
     return tuple(nodes)
 
 
@@ -147,6 +155,7 @@ def requests(draw: st.DrawFn) -> ComputeRequest:
         workload=draw(st.sampled_from(("gemm", "finetune", "decode"))),
         sharing="exclusive" if exclusive else "shared",
         substitution=draw(st.sampled_from(("never", "ask", "auto"))),
+        preferences=draw(st.sampled_from(((), (), (TIER_B,)))),
     )
 
 

@@ -140,3 +140,26 @@ def test_an_accepted_offer_opens_its_model_and_its_count_only() -> None:
     assert isinstance(asked(pod="uid-of-another"), Refused)
     assert isinstance(asked(model="910A"), Refused)
     assert isinstance(asked(cards=0), Refused)
+
+
+def test_a_preferred_node_is_taken_and_pods_with_other_wishes_are_read_anew() -> None:
+    """Copies in everything but what they prefer; the cheaper node where nobody prefers."""
+    twins = [
+        NodeInventory(name, (card(0),), labels=(("tier", name),), cost=cost) for name, cost in (("a", 20), ("b", 10))
+    ]
+    snapshot = Snapshot.build(twins)
+
+    def goes_to(*tiers: str) -> str:
+        wished = [
+            {
+                "weight": 100,
+                "preference": {"matchExpressions": [{"key": "tier", "operator": "In", "values": [one]}]},
+            }
+            for one in tiers
+        ]
+        about_nodes = {"preferredDuringSchedulingIgnoredDuringExecution": wished}
+        found = decide(pod(spec={"affinity": {"nodeAffinity": about_nodes}} if wished else None), ["a", "b"], snapshot)
+        assert isinstance(found, Chosen)
+        return found.node
+
+    assert (goes_to(), goes_to("a"), goes_to("b"), goes_to("a", "b")) == ("b", "a", "b", "b")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hcs.kube.resources import Node
+from hcs.model.preferences import Requirement
 
 _KEEPS_OUT: Final = ("NoSchedule", "NoExecute")
 
@@ -62,21 +63,8 @@ def _term_matches(term: Mapping[str, Any], node: Node, labels: Mapping[str, str]
 
 
 def _holds(expression: Mapping[str, Any], values: Mapping[str, str]) -> bool:
-    value, wanted = values.get(expression["key"]), expression.get("values") or []
-    match expression["operator"]:
-        case "In":
-            return value is not None and value in wanted
-        case "NotIn":
-            return value is None or value not in wanted
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt":
-            return value is not None and value.lstrip("-").isdecimal() and int(value) > int(wanted[0])
-        case "Lt":
-            return value is not None and value.lstrip("-").isdecimal() and int(value) < int(wanted[0])
-    return False
+    wanted = tuple(expression.get("values") or ())
+    return Requirement(expression["key"], expression["operator"], wanted).holds(values)
 
 
 def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:

@@ -18,8 +18,19 @@ from lightkube.core.resource import (
 )
 
 from hcs.model import names, pods
-from hcs.model.devices import Abilities, Device, Latency, Location, Nic, NodeInventory, Quarantine, RtosHost
+from hcs.model.devices import (
+    Abilities,
+    Device,
+    Latency,
+    Location,
+    Nic,
+    NodeInventory,
+    Quarantine,
+    RtosHost,
+    SpikingBoard,
+)
 from hcs.model.locations import locate
+from hcs.model.preferences import read_cost
 
 _VERBS = ["delete", "deletecollection", "get", "list", "patch", "post", "put", "watch"]
 _NAMESPACED_VERBS = [*_VERBS, "global_list", "global_watch"]
@@ -220,7 +231,7 @@ class ComputeNodeSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 
 class ComputeNodeState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The truth: what the agent found on the node. Only the agent writes it."""
+    """The truth: what was found on the node. The agent alone writes it; ``boards`` is the neuroplugin's."""
 
     devices: tuple[Device, ...] = ()
     abilities: Abilities = Abilities()
@@ -229,6 +240,7 @@ class ComputeNodeState(msgspec.Struct, frozen=True, rename="camel", omit_default
     conditions: tuple[Condition, ...] = ()
     driver_versions: dict[str, str] = {}
     rtos: RtosHost | None = None
+    boards: tuple[SpikingBoard, ...] = ()
 
 
 class ComputeNode(msgspec.Struct, GlobalResource, frozen=True, kw_only=True, omit_defaults=True):
@@ -247,16 +259,20 @@ class ComputeNode(msgspec.Struct, GlobalResource, frozen=True, kw_only=True, omi
         Args:
             labels: the Node object's; this object's own labels, and ``spec.location``, win over them.
         """
+        merged = {**(labels or {}), **(self.metadata.labels or {})}
         return NodeInventory(
             name=self.metadata.name,
             devices=self.status.devices,
             quarantine=self.spec.quarantine,
             abilities=self.status.abilities,
             ready=not any(c.type == "Ready" and c.status == "False" for c in self.status.conditions),
-            location=locate({**(labels or {}), **(self.metadata.labels or {})}, self.spec.location),
+            location=locate(merged, self.spec.location),
             nics=self.status.nics,
             latencies=(*self.status.latencies, *self.spec.latencies),
             rtos=self.status.rtos,
+            boards=self.status.boards,
+            labels=tuple(sorted(merged.items())),
+            cost=read_cost(merged),
         )
 
 

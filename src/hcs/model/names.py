@@ -46,6 +46,7 @@ NUMA: Final = f"{DOMAIN}/numa"
 DATA_SOURCE: Final = f"{DOMAIN}/data-source"
 GANG: Final = f"{DOMAIN}/gang"
 GANG_SIZE: Final = f"{DOMAIN}/gang-size"
+SPIKING_AFFINITY: Final = f"{DOMAIN}/spiking-affinity"
 RUNTIME: Final = f"{DOMAIN}/runtime"
 CODE_IMAGE: Final = f"{DOMAIN}/code-image"
 CHECKPOINT: Final = f"{DOMAIN}/checkpoint"
@@ -64,6 +65,7 @@ USER_ANNOTATIONS: Final = frozenset(
         DATA_SOURCE,
         GANG,
         GANG_SIZE,
+        SPIKING_AFFINITY,
         RUNTIME,
         CODE_IMAGE,
         CHECKPOINT,
@@ -82,6 +84,9 @@ ZONE_LABEL: Final = f"{DOMAIN}/zone"
 FABRIC_LABEL: Final = f"{DOMAIN}/fabric"
 RACK_LABEL: Final = f"{DOMAIN}/rack"
 LINK_DOMAIN_LABEL: Final = f"{DOMAIN}/link-domain"
+
+# A node label with a number: what the node costs, in any unit that is the same everywhere; see docs/placement.md.
+COST_LABEL: Final = f"{DOMAIN}/cost"
 
 # How other gang schedulers mark a pod as a member of a PodGroup; the values name the group.
 COSCHEDULING_LABELS: Final = (

@@ -22,6 +22,7 @@ from hcs.model.devices import DEFAULT_WORKLOAD, WORKLOADS
 from hcs.model.gangs import read_membership
 from hcs.model.locality import NOWHERE, Locality, read_locality
 from hcs.model.pods import Container, Pod
+from hcs.model.preferences import NodePreference, read_preferences
 from hcs.model.quantities import QuantityError, parse_amount, parse_bytes, parse_count, show_bytes
 from hcs.model.refusals import Refusal, RefusedError
 
@@ -72,6 +73,7 @@ class ComputeRequest(msgspec.Struct, frozen=True):
     """Init containers that ask for cards, each with the main container whose cards it uses before that one starts."""
     capacities: tuple[tuple[str, int], ...] = ()
     """What it takes of the node beside devices: names of ``NodeInventory.capacities`` and amounts in their units."""
+    preferences: tuple[NodePreference, ...] = ()
 
     @property
     def exclusive(self) -> bool:
@@ -135,6 +137,7 @@ def read_request(pod: Pod) -> ComputeRequest | None:
         entrypoints=choices.entrypoints,
         locality=locality,
         reuses=reuses,
+        preferences=read_preferences(pod.spec.affinity),
     )
 
 

@@ -23,6 +23,7 @@ from hcs.placement.boards import choose, first_cards, look
 from hcs.placement.explanations import refuse_capacities, refuse_nodes
 from hcs.placement.filters import lasting
 from hcs.placement.fleet import Fleet, Mask
+from hcs.placement.likings import likes
 from hcs.placement.nearness import relaxations
 from hcs.placement.outlook import Outlook
 from hcs.placement.packing import Choice, cards_of
@@ -42,6 +43,10 @@ class Places(Protocol):
     @property
     def fleet(self) -> Fleet:
         """The hardware."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What it stands for, as a value."""
 
     def place(
         self,
@@ -136,7 +141,14 @@ def explain(
     )
 
 
-def pick(snapshot: Snapshot, appraisals: Sequence[Appraisal], nodes: Mask, policy: str = "hcs") -> Chosen | None:
+def pick(
+    snapshot: Snapshot,
+    appraisals: Sequence[Appraisal],
+    nodes: Mask,
+    policy: str = "hcs",
+    *,
+    request: ComputeRequest | None = None,
+) -> Chosen | None:
     """Choose the group and the devices for a request that is weighed already; None where nothing serves.
 
     Args:
@@ -144,8 +156,9 @@ def pick(snapshot: Snapshot, appraisals: Sequence[Appraisal], nodes: Mask, polic
         appraisals: the request against its kinds.
         nodes: [N] the nodes to choose from.
         policy: how to choose.
+        request: the request, where it may ask for no device at all.
     """
-    return _choose(snapshot, appraisals[0].request, appraisals, nodes, policy, (), 0)
+    return _choose(snapshot, request or appraisals[0].request, appraisals, nodes, policy, (), 0)
 
 
 def _choose(
@@ -172,7 +185,8 @@ def look_at(fleet: Fleet, policy: str, mix: tuple[tuple[ComputeRequest, int], ..
 
 def laid_out(fleet: Fleet, request: ComputeRequest, appraisals: Sequence[Appraisal]) -> Ask:
     """A request as the engine weighs it, with every device that some filter drops whatever is held left out."""
-    return ask_of(fleet, appraisals, request.capacities, [_able(fleet, appraisal) for appraisal in appraisals])
+    able = [_able(fleet, appraisal) for appraisal in appraisals]
+    return ask_of(fleet, appraisals, request.capacities, able, likes(fleet, request))
 
 
 def _able(fleet: Fleet, appraisal: Appraisal) -> Mask | None:

@@ -40,6 +40,8 @@ class _Known(msgspec.Struct, eq=False):
     """A request laid out, and what to say where it cannot be served."""
 
     ask: Ask
+    wishes: bool = False
+    """Whether it looks at the nodes' labels."""
     refusals: dict[str, NodeRefusal] | None = None
     answers: "OrderedDict[int, tuple[object, Unplaceable]]" = msgspec.field(default_factory=OrderedDict)
 
@@ -190,7 +192,8 @@ class Placer:
     def _adopt(self, fleet: Fleet, name: str) -> None:
         """Go on with a fleet that differs in one node."""
         held = self._on_node.get(name, {}).values()
-        same = _surroundings(self.fleet, name) == _surroundings(fleet, name)
+        before = self.fleet
+        same = _surroundings(before, name) == _surroundings(fleet, name)
         kept = self._board.adopt(fleet, name, held)
         if not kept:
             self._board.forget(look_at(fleet, self.policy, self._mix))
@@ -200,12 +203,15 @@ class Placer:
             known.answers.clear()
         if kept and not (same and all(_plain(known.ask) for known in self._known.values())):
             self._known.clear()
+        elif _labels(before, name) != _labels(fleet, name):
+            self._known = OrderedDict((key, one) for key, one in self._known.items() if not one.wishes)
         self._lists.clear()
 
     def _learn(self, request: ComputeRequest) -> None:
         if not self._chooses.learns:
             return
-        self._seen[_shape(request)] += 1
+        plain = msgspec.structs.replace(request, preferences=()) if request.preferences else request
+        self._seen[_shape(plain)] += 1
         total = self._seen.total()
         if total >= self._learn_at:
             self._learn_at = max(total * RELEARN, total + 20)
@@ -219,7 +225,7 @@ class Placer:
         known = self._known.get(key)
         if known is None:
             appraisals = appraise(self.fleet, request, reference_rates, bound)
-            known = self._known[key] = _Known(laid_out(self.fleet, request, appraisals))
+            known = self._known[key] = _Known(laid_out(self.fleet, request, appraisals), bool(request.preferences))
             if len(self._known) > REQUESTS:
                 self._known.popitem(last=False)
         else:
@@ -267,7 +273,14 @@ def _surroundings(fleet: Fleet, name: str) -> NodeInventory | None:
     number = fleet.node_index.get(name)
     if number is None:
         return None
-    return msgspec.structs.replace(fleet.nodes[number], devices=(), quarantine=(), ready=True)
+    bare = {"devices": (), "quarantine": (), "ready": True, "boards": (), "labels": ()}
+    return msgspec.structs.replace(fleet.nodes[number], **bare)
+
+
+def _labels(fleet: Fleet, name: str) -> tuple[tuple[str, str], ...]:
+    """Of labels no ask knows but one that prefers nodes."""
+    number = fleet.node_index.get(name)
+    return () if number is None else fleet.nodes[number].labels
 
 
 def _plain(ask: Ask) -> bool:
