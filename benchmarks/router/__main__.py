@@ -16,19 +16,32 @@ peak_mib       the most memory it ever had
 
 ``gang64_ms`` is the plan of a gang of 64 on 5000 nodes with three levels of topology. All of these are decisions alone:
 no API server, no kube-scheduler.
+
+    python -m benchmarks.router --real [--kubernetes DIR] [--nodes 100] [--pods 300] [--seed 1] --json
+
+is the other measure, never mixed with the first: pods a second that a real kube-scheduler with our extender gets bound
+by a real API server and etcd, and the same without us. DIR holds their programs; without it KUBEBUILDER_ASSETS or
+/usr/local/kubebuilder/bin. Nodes and cards are emulated.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+import httpx2
+from benchmarks.router.endtoend import UnboundError, measure_real
 from benchmarks.router.measure import measure
+from lightkube import ApiError
 
 from hcs.placement.policies import POLICIES
+from hcs.sandbox.controlplane import MissingProgramsError
+from hcs.sandbox.supervisor import StartError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,13 +49,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.router", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--nodes", type=_counts, default="1000,5000,10000", help="sizes, like 1000,5000")
+    parser.add_argument(
+        "--nodes", type=_counts, help="sizes, like 1000,5000; default 1000,5000,10000, and 100 with --real"
+    )
     parser.add_argument("--decisions", type=int, default=3000, help="decisions of each kind")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--policy", choices=sorted(POLICIES), default="hcs")
+    parser.add_argument("--real", action="store_true", help="with a real kube-scheduler and API server")
+    parser.add_argument("--kubernetes", type=Path, metavar="DIR", help="folder of their programs; implies --real")
+    parser.add_argument("--pods", type=_pods, default=300, help="pods to bind with --real")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if options.real or options.kubernetes:
+        return _real(options)
+    options.nodes = options.nodes or [1000, 5000, 10000]
     if options.alone:
         print(json.dumps(asyncio.run(measure(options.nodes[0], options.decisions, options.seed, options.policy))))
         return 0
@@ -55,6 +76,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     answer["gang64_ms"] = _gang64()
     answer["policy"], answer["seed"] = options.policy, options.seed
     answer["machine"] = f"{platform.machine()}, Python {platform.python_version()}"
+    print(json.dumps(answer) if options.json else _table(answer))
+    return 0
+
+
+def _real(options: argparse.Namespace) -> int:
+    usual = os.environ.get("KUBEBUILDER_ASSETS") or "/usr/local/kubebuilder/bin"
+    nodes = options.nodes or [100]
+    if len(nodes) > 1:
+        print("--real takes one number of nodes, like --nodes 100", file=sys.stderr)
+        return 2
+    try:
+        found = asyncio.run(
+            measure_real(options.kubernetes or Path(usual), nodes[0], options.pods, options.seed, options.policy)
+        )
+    except MissingProgramsError as error:
+        print(f"no real Kubernetes: {error}; name their folder with --kubernetes DIR", file=sys.stderr)
+        return 2
+    except (StartError, UnboundError, ApiError, httpx2.HTTPError) as error:
+        print(f"the real cluster failed: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    answer = {"real": found}
     print(json.dumps(answer) if options.json else _table(answer))
     return 0
 
@@ -75,11 +117,17 @@ def _counts(text: str) -> list[int]:
     return counts
 
 
-def _table(answer: dict[str, object]) -> str:
+def _pods(text: str) -> int:
+    if not text.isdecimal() or not 20 <= int(text) <= 100_000:
+        raise argparse.ArgumentTypeError(f"cannot take {text!r} pods; give a number from 20 to 100000")
+    return int(text)
+
+
+def _table(answer: Mapping[str, object]) -> str:
     lines = []
     for name, value in answer.items():
         if isinstance(value, dict):
-            lines.append(f"{name} nodes")
+            lines.append(f"{name} nodes" if name.isdecimal() else name)
             lines.extend(f"  {what:<14} {amount}" for what, amount in value.items())
         else:
             lines.append(f"{name}: {value}")

@@ -46,7 +46,7 @@ class Lists(httpx2.AsyncBaseTransport):
         last, items = self._nodes, []
         if request.url.path.endswith("/computenodes"):
             last = min(first + PAGE, self._nodes)
-            items = [_compute_node(number) for number in range(first, last)]
+            items = [compute_node(number) for number in range(first, last)]
         metadata = {"resourceVersion": "1", **({"continue": str(last)} if last < self._nodes else {})}
         answer = {"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": items}
         return httpx2.Response(
@@ -72,7 +72,8 @@ def node_name(number: int) -> str:
     return f"node-{number:05}"
 
 
-def _compute_node(number: int) -> dict[str, Any]:
+def compute_node(number: int) -> dict[str, Any]:
+    """What an agent says of a node."""
     vendor, model, gi, milliacu = CARDS[number % len(CARDS)]
     name = node_name(number)
     return {
