@@ -13,7 +13,7 @@ from hcs.wide.profile import Profile
 class FairLine:
     """The line. Call ``join`` for each job as it arrives, in order of arrival."""
 
-    def __init__(self, pools: tuple[Pool, ...], now: Milliseconds = 0, percent: int = 50) -> None:
+    def __init__(self, pools: tuple[Pool, ...], now: Milliseconds = 0, percent: int = 80) -> None:
         """``percent`` of the longest fair wait is the patience."""
         self._pools, self._percent = pools, percent
         self._profiles = {pool.name: Profile(now, pool.cards) for pool in pools}
