@@ -10,6 +10,7 @@ from hcs.model.allocations import (
     MAX_ENCODED,
     Allocation,
     AllocationError,
+    CoreGrant,
     Exchange,
     Grant,
     allocation_of,
@@ -175,3 +176,36 @@ def test_an_init_container_has_the_grants_of_the_main_one_it_waits_for() -> None
 def test_a_reuse_of_nothing_is_not_read(reuses: dict[str, str]) -> None:
     with pytest.raises(AllocationError, match="reuses the grants"):
         decode_allocation(forge(reuses=reuses))
+
+
+SPIKES = msgspec.structs.replace(
+    OURS,
+    containers={},
+    exclusive=False,
+    exchange=None,
+    capacities={"snn.ai.compute/cores": 9},
+    cores={"train": (CoreGrant("snn.ai.compute/cores", "b0", 9, 3, 3, x=4),)},
+)
+
+
+def test_a_pod_that_takes_spikes_and_no_card_has_a_record() -> None:
+    assert decode_allocation(encode_allocation(SPIKES)) == SPIKES
+    assert SPIKES.devices() == frozenset()
+    assert allocation_of(bound(encode_allocation(SPIKES))) == SPIKES
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"capacities": {}, "cores": {}},
+        {"capacities": {"snn.ai.compute/cores": -1}},
+        {"capacities": {"snn.ai.compute/ksps": 9}},
+        {"cores": {"train": (CoreGrant("snn.ai.compute/cores", "b0", 10, 3, 3),)}},
+        {"cores": {"train": (CoreGrant("snn.ai.compute/cores", "", 9, 3, 3),)}},
+        {"cores": {"train": (CoreGrant("snn.ai.compute/cores", "b0", 9, 3, 3, x=-1),)}},
+        {"cores": {"train": (CoreGrant("snn.ai.compute/cores", "b0", 9, 3, 3, y=1 << 40),)}},
+    ],
+)
+def test_spikes_that_make_no_sense_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(AllocationError):
+        encode_allocation(msgspec.structs.replace(SPIKES, **changes))

@@ -193,6 +193,7 @@ class Publisher:
             rtos=self._rtos(),
             nics=self.nics,
             latencies=observed.latencies,  # measured by others; not ours to take away
+            boards=observed.boards,  # the neuroplugin's, which we leave as they are
         )
 
     def _conditions(self, before: tuple[resources.Condition, ...]) -> tuple[resources.Condition, ...]:

@@ -18,11 +18,13 @@ from hcs.model.allocations import Allocation, allocation_of
 from hcs.model.devices import NodeInventory
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal
+from hcs.neuro.scheduling import offered_by
 from hcs.placement.appraisals import ReferenceRates
 from hcs.placement.snapshot import Snapshot
 from hcs.router.heartbeats import silent_by_wall_clock
 from hcs.router.images import RuntimeImage, read_profiles
 from hcs.router.references import overlaid, read_site_rates, reference_rates, with_site_rates
+from hcs.router.spikes import capacities_of
 
 T = TypeVar("T")
 
@@ -109,7 +111,11 @@ async def _read(client: AsyncClient) -> Cluster:
     site = read_site_rates(
         rate.spec for rate in sorted(await _listed(client, resources.ExchangeRate), key=lambda r: r.metadata.name)
     )
-    inventories = [with_site_rates(node.inventory(), site) for node in await _listed(client, resources.ComputeNode)]
+    spikes = {node.metadata.name: offered_by(node.status.get("allocatable") or {}) for node in nodes}
+    inventories = [
+        capacities_of(with_site_rates(node.inventory(), site), spikes.get(node.metadata.name, ()))
+        for node in await _listed(client, resources.ComputeNode)
+    ]
     profiles = await _listed(client, resources.RuntimeProfile)
     pods = await _listed(client, resources.Pod, namespace="*")
     return Cluster(

@@ -2,13 +2,16 @@
 
 Memory is held by the quota; compute can be held only where the vendor has a mechanism of its own. Then it is set from
 what the allocation grants, as a percentage of the whole card, rounded up: 40 of 100 ACU are 40 %. Everywhere else the
-figure is handed to the program under a name that says ``advisory``, and nothing pretends to hold it.
+figure is handed to the program under a name that says ``advisory``, with the reason, and nothing pretends to hold it.
 
-Sources: CUDA's Multi-Process Service (active-thread percentage); MIG user guide (an instance is its own device);
-vendor reference pages for vNPU templates, sMLU and CU masks.
+Sources: CUDA's Multi-Process Service (active-thread percentage); MIG user guide (an instance is its own device); HAMi's
+table of vNPU templates; ROCm, "Setting the number of compute units" (syntax of the mask, numbers follow
+``ROCR_VISIBLE_DEVICES``) and HAMi's AMD notes (RDNA wants adjacent pairs); cambricon-k8s-device-plugin and
+dcu-vgpu-device-plugin for what an sMLU and a vDCU instance are.
 """
 
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -23,9 +26,21 @@ MPS_PIPES: Final = "/tmp/nvidia-mps"
 ASCEND_RUNTIME: Final = "/usr/local/Ascend/Ascend-Docker-Runtime"
 """Where Huawei's container runtime lies, which makes a virtual NPU of a template when a container starts."""
 
-Mechanism = Literal["mps", "mig", "vnpu", "advisory"]
+Mechanism = Literal["mps", "mig", "vnpu", "cu-mask", "advisory"]
 """``mps``: active-thread percentage, by a variable. ``mig``: the device is a partition, held by hardware. ``vnpu``: a
-virtual NPU of a template, made by the vendor's runtime. ``advisory``: nothing holds it."""
+virtual NPU of a template, made by the vendor's runtime. ``cu-mask``: compute units that the ROCm runtime may use, by a
+variable. ``advisory``: nothing holds it."""
+
+_NO_TEMPLATE: Final = "NoTemplate: no virtual NPU of this chip has both the memory and the AI cores that are granted"
+_SEVERAL: Final = "SeveralCards: a virtual NPU is made of one card, and the container has a share of several"
+_UNHELD: Final = {
+    "nvidia": f"NoMpsDaemon: no MPS control daemon keeps its pipes in {MPS_PIPES} on the node; start one there",
+    "ascend": f"NoVendorRuntime: the node has no {ASCEND_RUNTIME}, which makes virtual NPUs; install it there",
+    "amd": "ComputeUnitsUnknown: the kernel's KFD topology does not say how many compute units the card has",
+    "hygon": "NoInstance: a vDCU instance would hold a share of a DCU's compute units, and the node lists none",
+    "cambricon": "NoInstance: an sMLU instance would hold a share of an MLU's cores, and the node lists none",
+}
+"""By vendor: why nothing holds the share."""
 
 
 class Template(msgspec.Struct, frozen=True):
@@ -54,6 +69,9 @@ _TEMPLATES: Final = {
 SHARE_VARIABLE: Final = "HCS_COMPUTE_SHARE"
 """``<mechanism>:<percent>`` of one card; for several cards the least."""
 
+REASON_VARIABLE: Final = "HCS_COMPUTE_SHARE_REASON"
+"""Beside an advisory share: why nothing holds it."""
+
 
 class ComputeShare(msgspec.Struct, frozen=True):
     """What to add to a container, and by which mechanism its share of compute is held."""
@@ -77,26 +95,36 @@ def vnpu_template(model: str, memory: int, percent: int) -> Template | None:
     return next((t for t in known if t.memory >= memory and t.cores * 100 >= percent * t.of_cores), None)
 
 
-def compute_share(granted: Iterable[tuple[Device, Grant]], present: frozenset[str]) -> ComputeShare | None:
+def compute_share(
+    granted: Iterable[tuple[Device, Grant]], present: frozenset[str], units: Mapping[str, int], holder: str
+) -> ComputeShare | None:
     """How the granted compute is held; None where a card's whole compute is granted or its rate is not known.
 
     Args:
-        granted: the container's devices with their grants, all of one vendor.
+        granted: the container's devices with their grants, all of one vendor, in the order in which programs number
+            them.
         present: paths that exist on the host.
+        units: compute units by device id, as far as they are known; 0 where not.
+        holder: names the container; neighbours with other names begin at other compute units.
     """
     pairs = [(device, grant, percent_of(device, grant)) for device, grant in granted]
     shares = [percent for _, _, percent in pairs if percent is not None]
     if not shares or min(shares) >= 100:
         return None
     percent = min(shares)
-    mechanism = _mechanism([device for device, _, _ in pairs], present)
+    devices = [device for device, _, _ in pairs]
+    mechanism = _mechanism(devices, present, units)
+    reason = _unheld(devices) if mechanism == "advisory" else ""
     template = None
     if mechanism == "vnpu":
         device, grant, _ = pairs[0]
         template = vnpu_template(device.model, grant.bytes, percent) if len(pairs) == 1 else None
-        mechanism = mechanism if template is not None else "advisory"
+        if template is None:
+            mechanism, reason = "advisory", _NO_TEMPLATE if len(pairs) == 1 else _SEVERAL
     env = [Variable(SHARE_VARIABLE, f"{mechanism}:{percent}")]
     mounts: list[Mount] = []
+    if reason:
+        env.append(Variable(REASON_VARIABLE, reason))
     if mechanism == "mps":
         env += [
             Variable("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", str(percent)),
@@ -105,7 +133,31 @@ def compute_share(granted: Iterable[tuple[Device, Grant]], present: frozenset[st
         mounts.append(Mount(MPS_PIPES, MPS_PIPES, ("rbind", "rw", "nosuid", "nodev", "rprivate")))
     if template is not None:
         env.append(Variable("ASCEND_VNPU_SPECS", template.name))
+    if mechanism == "cu-mask":
+        masks = [
+            f"{ordinal}:{cu_list(units[device.id], share, holder + device.id)}"
+            for ordinal, (device, _, share) in enumerate(pairs)
+            if share is not None and share < 100
+        ]
+        env.append(Variable("HSA_CU_MASK", ";".join(masks)))
     return ComputeShare(mechanism, percent, tuple(env), tuple(mounts))
+
+
+def cu_list(units: int, percent: int, holder: str) -> str:
+    """The compute units of a share, as ranges: at least this percentage of all, in adjacent pairs, wrapping around.
+
+    Where it begins follows from the holder's name: containers that share a card are spread over it, but may overlap.
+
+    >>> cu_list(104, 100, "any")
+    '0-103'
+    """
+    pairs = -(-units * percent // 200)
+    count = min(units, pairs * 2)
+    begin = zlib.crc32(holder.encode()) % max(1, units // 2) * 2 if count < units else 0
+    beyond = begin + count - units
+    if beyond <= 0:
+        return f"{begin}-{begin + count - 1}"
+    return f"0-{beyond - 1},{begin}-{units - 1}"
 
 
 def percent_of(device: Device, grant: Grant) -> int | None:
@@ -117,11 +169,21 @@ def percent_of(device: Device, grant: Grant) -> int | None:
     return min(100, max(1, -(-grant.milliacu * 100 // rate.milliacu)))
 
 
-def _mechanism(devices: list[Device], present: frozenset[str]) -> Mechanism:
+def _mechanism(devices: list[Device], present: frozenset[str], units: Mapping[str, int]) -> Mechanism:
+    vendor = devices[0].vendor
     if all(device.id.startswith("MIG-") for device in devices):
         return "mig"
     if any(device.emulated for device in devices):
         return "advisory"
-    if devices[0].vendor == "nvidia" and MPS_PIPES in present:
+    if vendor == "nvidia" and MPS_PIPES in present:
         return "mps"
-    return "vnpu" if devices[0].vendor == "ascend" and ASCEND_RUNTIME in present else "advisory"
+    if vendor == "amd" and all(units.get(device.id, 0) > 0 for device in devices):
+        return "cu-mask"
+    return "vnpu" if vendor == "ascend" and ASCEND_RUNTIME in present else "advisory"
+
+
+def _unheld(devices: list[Device]) -> str:
+    vendor = devices[0].vendor
+    if any(device.emulated for device in devices):
+        return "EmulatedCard: the card is emulated and computes nothing"
+    return _UNHELD.get(vendor, f"NoMechanism: nothing is known that holds a share of a {vendor} card's compute")

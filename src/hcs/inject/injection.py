@@ -62,12 +62,14 @@ class ContainerFacts(msgspec.Struct, frozen=True):
 class NodeFiles(msgspec.Struct, frozen=True):
     """What one device needs from the host beyond its profile, found by its vendor's adapter.
 
-    ``context_bytes`` is the memory that the first context of a program takes on it.
+    ``context_bytes`` is the memory that the first context of a program takes on it, ``compute_units`` how many compute
+    units it has; 0 where that is not known.
     """
 
     devices: tuple[DeviceNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
     context_bytes: int = 0
+    compute_units: int = 0
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
@@ -128,7 +130,8 @@ def inject(allocation: Allocation, profile: Profile, container: ContainerFacts, 
             )
         files = share_files(allocation.pod, container.name, granted, node.state, _context_bytes(node, devices))
         mounts.extend(share_mounts(files, node.interceptor))
-        compute = compute_share(granted, node.present)
+        units = {device.id: node.files.get(device.id, NodeFiles()).compute_units for device in devices}
+        compute = compute_share(granted, node.present, units, f"{allocation.pod}/{container.name}/")
         if compute is not None:
             mounts.extend(compute.mounts)
     if len(devices) > 1 and _SHARED_MEMORY.destination not in container.mounted:

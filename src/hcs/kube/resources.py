@@ -18,7 +18,17 @@ from lightkube.core.resource import (
 )
 
 from hcs.model import names, pods
-from hcs.model.devices import Abilities, Device, Latency, Location, Nic, NodeInventory, Quarantine, RtosHost
+from hcs.model.devices import (
+    Abilities,
+    Device,
+    Latency,
+    Location,
+    Nic,
+    NodeInventory,
+    Quarantine,
+    RtosHost,
+    SpikingBoard,
+)
 from hcs.model.locations import locate
 from hcs.model.preferences import read_cost
 
@@ -221,7 +231,7 @@ class ComputeNodeSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 
 class ComputeNodeState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The truth: what the agent found on the node. Only the agent writes it."""
+    """The truth: what was found on the node. The agent alone writes it; ``boards`` is the neuroplugin's."""
 
     devices: tuple[Device, ...] = ()
     abilities: Abilities = Abilities()
@@ -230,6 +240,7 @@ class ComputeNodeState(msgspec.Struct, frozen=True, rename="camel", omit_default
     conditions: tuple[Condition, ...] = ()
     driver_versions: dict[str, str] = {}
     rtos: RtosHost | None = None
+    boards: tuple[SpikingBoard, ...] = ()
 
 
 class ComputeNode(msgspec.Struct, GlobalResource, frozen=True, kw_only=True, omit_defaults=True):
@@ -259,6 +270,7 @@ class ComputeNode(msgspec.Struct, GlobalResource, frozen=True, kw_only=True, omi
             nics=self.status.nics,
             latencies=(*self.status.latencies, *self.spec.latencies),
             rtos=self.status.rtos,
+            boards=self.status.boards,
             labels=tuple(sorted(merged.items())),
             cost=read_cost(merged),
         )

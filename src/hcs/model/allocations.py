@@ -19,6 +19,10 @@ MAX_ENCODED: Final = 8192
 """Bytes. The API server does not validate a Binding's annotations, and an oversized one blocks every later update."""
 
 
+MAX_SIDE: Final = 1024
+"""Cores along one side of a board."""
+
+
 class AllocationError(ValueError):
     """An allocation that cannot be used; the message says what is wrong with it."""
 
@@ -56,6 +60,21 @@ class Peers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     fabric: str = ""
 
 
+class CoreGrant(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A rectangle of spiking cores for one container, ``width`` x ``height`` from the cell (``x``, ``y``) of a board.
+
+    ``cores`` of it were asked for; ``resource`` is the capacity they are counted in.
+    """
+
+    resource: str
+    board: str
+    cores: int
+    width: int
+    height: int
+    x: int = 0
+    y: int = 0
+
+
 class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """All grants of one pod. One node, one vendor and one model; ``containers`` maps container name to its grants.
 
@@ -76,6 +95,8 @@ class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     reuses: dict[str, str] = {}
     """Init container → the main container whose grants it has before that one starts; they count once."""
     peers: Peers | None = None
+    cores: dict[str, tuple[CoreGrant, ...]] = {}
+    """Container → the rectangles the router chose for it; what is missing the board's plugin chooses."""
 
     def grants(self, container: str) -> tuple[Grant, ...]:
         """What a container has, an init container by way of the main one; nothing for one without cards."""
@@ -142,8 +163,10 @@ def allocation_of(pod: Pod) -> Allocation | None:
 def _check(allocation: Allocation) -> None:
     if allocation.version != VERSION:
         raise AllocationError(f"allocation version {allocation.version!r}, this program reads {VERSION!r}")
-    if not allocation.pod or not allocation.node or not allocation.containers:
-        raise AllocationError("an allocation names its pod's UID, its node and at least one container")
+    if not allocation.pod or not allocation.node or not (allocation.containers or allocation.capacities):
+        raise AllocationError("an allocation names its pod's UID, its node, and at least one container or capacity")
+    if not all(name and 0 <= amount <= MAX_AMOUNT for name, amount in allocation.capacities.items()):
+        raise AllocationError(f"a capacity has no name, a negative amount, or one above {MAX_AMOUNT}")
     for name, grants in allocation.containers.items():
         if not grants:
             raise AllocationError(f"container {name} has no grant")
@@ -156,3 +179,17 @@ def _check(allocation: Allocation) -> None:
     for name, host in allocation.reuses.items():
         if not name or name in allocation.containers or host not in allocation.containers:
             raise AllocationError(f"init container {name!r} reuses the grants of {host!r}, which has none to share")
+    for name, rectangles in allocation.cores.items():
+        if not all(_sensible(one, allocation.capacities) for one in rectangles):
+            raise AllocationError(f"container {name} has a rectangle off every grid, or of a capacity it does not take")
+
+
+def _sensible(one: CoreGrant, capacities: dict[str, int]) -> bool:
+    return (
+        bool(one.board)
+        and one.resource in capacities
+        and min(one.x, one.y) >= 0
+        and 1 <= one.cores <= one.width * one.height
+        and max(one.x + one.width, one.y + one.height) <= MAX_SIDE
+        and min(one.width, one.height) >= 1
+    )

@@ -177,6 +177,25 @@ class RtosHost(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     ready: bool = False
 
 
+class SpikingBoard(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A board of spiking cores as its node's plugin reports it: an entry of ``ComputeNode.status.boards[]``.
+
+    The masks are whole numbers in hexadecimal, bit ``y * width + x`` for the core (x, y); ``busy`` is whatever anybody
+    holds. ``unit`` is how many cores one id of the node's ``cores`` resource stands for.
+    """
+
+    id: str
+    width: int
+    height: int
+    module: str = ""
+    unit: int = 1
+    numa: int | None = None
+    ksps: int = 0
+    busy: str = "0"
+    dead_cores: str = "0"
+    dead_routers: str = "0"
+
+
 class NodeInventory(msgspec.Struct, frozen=True, cache_hash=True):
     """All that placement needs to know about one node, read from its ``ComputeNode`` and its labels."""
 
@@ -191,6 +210,7 @@ class NodeInventory(msgspec.Struct, frozen=True, cache_hash=True):
     capacities: tuple[tuple[str, int], ...] = ()
     """What else the node offers, by name, each in its own unit: neuromorphic cores, slots for RTOS guests."""
     rtos: RtosHost | None = None
+    boards: tuple[SpikingBoard, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     """The node's labels, sorted: what pods may prefer it for."""
     cost: int | None = None

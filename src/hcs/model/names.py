@@ -46,6 +46,7 @@ NUMA: Final = f"{DOMAIN}/numa"
 DATA_SOURCE: Final = f"{DOMAIN}/data-source"
 GANG: Final = f"{DOMAIN}/gang"
 GANG_SIZE: Final = f"{DOMAIN}/gang-size"
+SPIKING_AFFINITY: Final = f"{DOMAIN}/spiking-affinity"
 RUNTIME: Final = f"{DOMAIN}/runtime"
 CODE_IMAGE: Final = f"{DOMAIN}/code-image"
 CHECKPOINT: Final = f"{DOMAIN}/checkpoint"
@@ -64,6 +65,7 @@ USER_ANNOTATIONS: Final = frozenset(
         DATA_SOURCE,
         GANG,
         GANG_SIZE,
+        SPIKING_AFFINITY,
         RUNTIME,
         CODE_IMAGE,
         CHECKPOINT,

@@ -72,19 +72,24 @@ def offered_by(allocatable: Mapping[str, str | int], *, domain: str = DOMAIN) ->
 
 
 def asked_by(pod: Pod, *, domain: str = DOMAIN) -> Capacities:
-    """What a pod takes, all containers together.
+    """What a pod takes: its main containers together, or what one init container takes where that is more.
 
     Raises:
         RefusedError: it asks wrongly; see :func:`hcs.neuro.pods.read_spiking`.
     """
     fields = {field: word for word, field in WORDS.items()}
+    before = {one.name for one in pod.spec.initContainers or () if one.restartPolicy != "Always"}
     total: dict[str, int] = {}
+    largest: dict[str, int] = {}
     for request in read_spiking(pod, domain=domain):
         for field, amount in msgspec.structs.asdict(request.units).items():
             if amount:
                 name = f"{domain}/{fields[field]}" + (f"-{request.module}" if request.module else "")
-                total[name] = total.get(name, 0) + amount
-    return tuple(sorted(total.items()))
+                if request.container in before:
+                    largest[name] = max(largest.get(name, 0), amount)
+                else:
+                    total[name] = total.get(name, 0) + amount
+    return tuple(sorted((name, max(total.get(name, 0), largest.get(name, 0))) for name in total | largest))
 
 
 def refuse(node: SpikingNode, wanted: Capacities) -> Refusal | None:
@@ -149,10 +154,16 @@ def victims(node: SpikingNode, wanted: Capacities, priority: int) -> Sequence[Sp
     return chosen
 
 
-def choose_rectangle(cores: Allocator, amount: int) -> Placed | None:
-    """The rectangle for so many cores on a board whose grid is known, the squarest that has a place."""
+def choose_rectangle(cores: Allocator, amount: int, *, avoid: int = 0) -> Placed | None:
+    """The rectangle for so many cores on a board whose grid is known, the squarest that has a place.
+
+    Args:
+        cores: the board.
+        amount: live cores.
+        avoid: cells that are to be treated as taken.
+    """
     for request in shapes_of(amount):
-        placed = cores.find(request)
+        placed = cores.find(request, avoid=avoid)
         if placed is not None:
             return placed
     return None

@@ -6,6 +6,7 @@ them no more, and healthy again afterwards. What pods hold is booked on the boar
 it away. So both ways in share one capacity and neither can over-commit it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -13,14 +14,20 @@ import msgspec
 
 from hcs.deviceplugin.podresources import Holder, Holding
 from hcs.deviceplugin.resource import MAX_UNITS, Grant, HostDevice, HostMount, Unit
+from hcs.model.allocations import CoreGrant
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.neuro.capacities import WORDS, Amounts, capacity_of
 from hcs.neuro.grids import Rectangle
 from hcs.neuro.scheduling import choose_rectangle
 from hcs.neuro.service import NeuralService, Site
+from hcs.neuroplugin.plans import Plan
 from hcs.neuroplugin.settings import Settings
 
 _LETTERS: Final = {"ksps": "k", "streams": "e", "activations": "n", "updates": "s", "cores": "c"}
+
+
+SILENT_LOOKS: Final = 15
+"""How often in a row an empty list is not believed; at one look in two seconds that is half a minute."""
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -42,6 +49,8 @@ class Taken(msgspec.Struct):
     rectangle: Rectangle | None = None
     seen: bool = False
     missed: int = 0
+    planned: tuple[str, str] | None = None
+    """Whose it is, as far as that was known when it was handed out: UID and container."""
 
 
 class Books:
@@ -62,12 +71,17 @@ class Books:
         self._taken: dict[str, dict[int, Taken]] = {}
         self._owner: dict[str, int] = {}
         """Id → key of who has it; ids of different resources never look alike."""
+        self._instead: dict[tuple[str, str], CoreGrant] = {}
+        """What is left for those whose rectangle an equal one was given by mistake."""
         boards = sorted(service.sites.values(), key=lambda site: site.board.id)
         for number, site in enumerate(boards):
             for word in settings.resources:
                 name = self.name(word, site)
                 self._pieces.setdefault(name, {}).update(self._layout(word, number, site, name))
                 self._taken.setdefault(name, {})
+
+        self._all = {name: frozenset(pieces) for name, pieces in self._pieces.items()}
+        self._counts = {name: Counter(piece.board for piece in all_.values()) for name, all_ in self._pieces.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,6 +98,11 @@ class Books:
         rest = name.partition("/")[2]
         return next(word for word in WORDS if rest == word or rest.startswith(f"{word}-"))
 
+    def board(self, name: str, ids: Iterable[str]) -> str:
+        """The board of ids, of the first where they are on several; empty where nobody knows them."""
+        piece = next((self._pieces[name][id] for id in ids if id in self._pieces[name]), None)
+        return piece.board if piece is not None else ""
+
     def units(self, name: str, healthy: frozenset[str] | None = None) -> list[Unit]:
         """The list for the kubelet; ``healthy`` as :meth:`healthy` gives it."""
         healthy = self.healthy(name) if healthy is None else healthy
@@ -93,8 +112,10 @@ class Books:
             units.append(Unit(id, id in healthy, () if numa is None else (numa,)))
         return units
 
-    def prefer(self, name: str, available: Iterable[str], required: Iterable[str], size: int) -> tuple[str, ...]:
-        """Ids of one board: of that of the required ones, otherwise of the fullest that still has enough."""
+    def prefer(
+        self, name: str, available: Iterable[str], required: Iterable[str], size: int, plan: Plan | None = None
+    ) -> tuple[str, ...]:
+        """Ids of one board: of that of the required ones, of the planned one, or of the fullest that has enough."""
         pieces = self._pieces[name]
         chosen = [id for id in required if id in pieces]
         known = set(chosen)
@@ -102,7 +123,8 @@ class Books:
         for id in available:
             if id in pieces and id not in known:
                 by_board.setdefault(pieces[id].board, []).append(id)
-        wanted = pieces[chosen[0]].board if chosen else None
+        planned = plan.grant.board if plan is not None and plan.grant is not None else None
+        wanted = pieces[chosen[0]].board if chosen else planned
         need = size - len(chosen)
         order = sorted(by_board, key=lambda b: (b != wanted, len(by_board[b]) < need, len(by_board[b]), b))
         # Channels of different ports share the load; other ids are taken in order.
@@ -110,11 +132,25 @@ class Books:
             chosen.extend(sorted(by_board[board])[: size - len(chosen)])
         return tuple(chosen[:size])
 
-    def allocate(self, name: str, ids: tuple[str, ...]) -> Grant:
+    @property
+    def served(self) -> frozenset[tuple[str, str]]:
+        """UID and container of those whose cores are booked."""
+        return frozenset(entry.planned for held in self._taken.values() for entry in held.values() if entry.planned)
+
+    def allocate(
+        self, name: str, ids: tuple[str, ...], plan: Plan | None = None, *, plans: Iterable[Plan] = ()
+    ) -> Grant:
         """Book ids for a container.
 
+        Args:
+            name: the resource.
+            ids: what the kubelet hands out.
+            plan: for whom that probably is, with the rectangle that the router chose.
+            plans: those of everybody here; what they are to get is left free where there is a choice.
+
         Raises:
-            RefusedError: they are taken, on several boards, or the board has lost capacity meanwhile.
+            RefusedError: they are taken, on several boards, the board has lost capacity meanwhile, or the rectangle
+                that the router chose is no longer free.
         """
         pieces, word = self._pieces[name], self.word(name)
         field = WORDS[word]
@@ -138,7 +174,10 @@ class Books:
         key = self.service.next_id
         self.service.next_id += 1
         taken = Taken(key, frozenset(ids), boards[0], amount)
-        self._book(site, word, taken, [pieces[id] for id in ids])
+        if field == "cores":
+            self._book_cores(site, taken, plan, plans)
+        else:
+            self._book(site, word, taken, [pieces[id] for id in ids])
         self._taken[name][key] = taken
         self._owner.update(dict.fromkeys(ids, key))
         return self._grant(word, taken)
@@ -146,7 +185,8 @@ class Books:
     def identify(self, name: str, ids: Iterable[str], holder: Holder | None) -> Taken | None:
         """Note whose container ids are, as podresources says; say what was booked for them."""
         wanted = frozenset(ids)
-        found = next((t for t in self._taken[name].values() if t.ids == wanted), None)
+        entry = self._taken[name].get(self._owner.get(next(iter(wanted), ""), 0))
+        found = entry if entry is not None and entry.ids == wanted else None
         if found is not None and holder is not None:
             found.holder, found.seen = holder, True
         return found
@@ -155,34 +195,68 @@ class Books:
         """Everything a container holds, by resource."""
         return {name: t for name, held in self._taken.items() for t in held.values() if t.holder == holder}
 
-    def reconcile(self, holdings: Iterable[Holding]) -> list[Taken]:
+    def correct(self, taken: Taken, holder: Holder, plans: Iterable[Plan]) -> None:
+        """Now it is known whose cores these are; whoever was mistaken for it gets its turn."""
+        true = next((plan for plan in plans if plan.holder == holder), None)
+        mistaken = taken.planned
+        if true is None or true.key == mistaken:
+            return
+        taken.planned = true.key
+        for held in self._taken.values():
+            for other in held.values():
+                if other is not taken and other.planned == true.key:
+                    other.planned = mistaken
+                    return
+        if mistaken is not None and true.grant is not None:
+            self._instead[mistaken] = true.grant  # of as many cores: only equals can be mistaken
+
+    def unknown(self, holdings: Iterable[Holding]) -> bool:
+        """Whether containers hold cores that an earlier run of ours gave them."""
+        return any(
+            ids <= self._pieces[name].keys() and not ids & self._owner.keys()
+            for holding in holdings
+            for name, ids in holding.ids.items()
+            if ids and name in self._taken and WORDS[self.word(name)] == "cores"
+        )
+
+    def reconcile(self, holdings: Iterable[Holding], plans: Iterable[Plan] = ()) -> list[Taken]:
         """Compare with what the kubelet says containers hold: free what is gone, book what an earlier run gave.
 
         Ids just allocated are not shown before the container is admitted, so what was never seen is kept for three
-        looks.
+        looks. A kubelet that has just started lists nothing at all, though its containers run; so an empty list is
+        believed only when it lasts.
+
+        Args:
+            holdings: what the kubelet lists.
+            plans: what the router chose for whom, where an earlier run gave cores.
 
         Returns:
             What came free.
         """
-        holdings = list(holdings)
+        holdings, plans = list(holdings), list(plans)
         freed = []
         for name, taken in self._taken.items():
             held = {holding.holder: holding.ids[name] for holding in holdings if holding.ids.get(name)}
-            all_held = frozenset().union(*held.values()) if held else frozenset()
+            by_ids = {ids: holder for holder, ids in held.items()}
+            every: frozenset[str] | None = None
             for entry in list(taken.values()):
-                if entry.ids <= all_held:
+                holder = by_ids.get(entry.ids)
+                if holder is None and every is None:
+                    every = frozenset().union(*held.values())
+                if holder is not None or entry.ids <= (every or frozenset()):
                     entry.seen, entry.missed = True, 0
-                    entry.holder = next((h for h, ids in held.items() if ids == entry.ids), entry.holder)
+                    entry.holder = holder or entry.holder
                     continue
                 entry.missed += 1
-                if entry.seen or entry.missed >= 3:
+                patience = SILENT_LOOKS if not holdings else 1 if entry.seen else 3
+                if entry.missed >= patience:
                     self._return(name, entry)
                     freed.append(entry)
-            known = frozenset().union(*(entry.ids for entry in taken.values())) if taken else frozenset()
             for holder, ids in held.items():
-                if ids <= self._pieces[name].keys() and not ids & known:
+                if self._owner.keys().isdisjoint(ids) and ids <= self._pieces[name].keys():
+                    mine = next((plan for plan in plans if plan.holder == holder and plan.resource == name), None)
                     try:
-                        self.allocate(name, tuple(sorted(ids)))
+                        self.allocate(name, tuple(sorted(ids)), mine, plans=plans)
                     except RefusedError:
                         continue  # the board lost it meanwhile; the pod keeps running on what is left
                     self.identify(name, ids, holder)
@@ -216,6 +290,8 @@ class Books:
     def healthy(self, name: str) -> frozenset[str]:
         """The ids that pods hold or may have: as many beside those held as are free on their board."""
         field = WORDS[self.word(name)]
+        if field != "streams" and self._all_free(name, field):
+            return self._all[name]
         taken = {id for entry in self._taken[name].values() for id in entry.ids}
         healthy = set(taken)
         if field == "streams":
@@ -237,24 +313,19 @@ class Books:
                 healthy.add(id)
         return frozenset(healthy)
 
+    def _all_free(self, name: str, field: str) -> bool:
+        """Whether each board still has what all ids stand for that nobody holds: the usual case, told by counting."""
+        left = dict(self._counts[name])
+        for entry in self._taken[name].values():
+            left[entry.board] -= len(entry.ids)
+        unit = self.settings.units.of(field)
+        return all(getattr(self.service.sites[board].free(), field) >= count * unit for board, count in left.items())
+
     def _book(self, site: Site, word: str, taken: Taken, pieces: list[Piece]) -> None:
         field = WORDS[word]
         if field == "streams":
             site.ledger.claim(taken.key, [(piece.port, piece.channel) for piece in pieces])
             return
-        if field == "cores":
-            placed = choose_rectangle(site.cores, taken.amount)
-            if placed is not None:
-                site.cores.hold(taken.key, placed.rectangle)
-                taken.rectangle = placed.rectangle
-                return
-            raise RefusedError(
-                Refusal(
-                    "Fragmented",
-                    f"asks for {taken.amount} cores of board {site.board.id}, which has no rectangle for them; "
-                    "ask for fewer, or wait",
-                )
-            )
         free: int = getattr(site.free(), field)
         if taken.amount > free:
             raise RefusedError(
@@ -265,6 +336,46 @@ class Books:
                 )
             )
         site.taken = site.taken + Amounts(**{field: taken.amount})
+
+    def _book_cores(self, site: Site, taken: Taken, plan: Plan | None, plans: Iterable[Plan]) -> None:
+        """The rectangle the router chose, if it chose one; otherwise one that leaves those of others free."""
+        if plan is not None and (instead := self._instead.pop(plan.key, None)) is not None:
+            plan = msgspec.structs.replace(plan, grant=instead)
+        planned = plan.rectangle if plan is not None else None
+        if plan is not None and planned is not None:
+            grant, layout = plan.grant, site.cores.layout
+            fits = layout.fits(planned) and not layout.rectangle(planned) & ~site.cores.free
+            live = fits and site.cores.live_in(planned) >= taken.amount
+            if grant is None or grant.board != site.board.id or not live:
+                raise RefusedError(
+                    Refusal(
+                        "RectangleTaken",
+                        f"the router chose {planned} of board {grant.board if grant else ''} for "
+                        f"{plan.holder.namespace}/{plan.holder.pod}, and that is not free, or has lost cores, or the "
+                        f"kubelet chose board {site.board.id}; delete the pod, so that it is placed anew",
+                    )
+                )
+            site.cores.hold(taken.key, planned)
+            taken.rectangle, taken.planned = planned, plan.key
+            return
+        avoid, served = 0, self.served
+        for other in plans:
+            rectangle, grant = other.rectangle, other.grant
+            if rectangle is None or grant is None or grant.board != site.board.id or other.key in served:
+                continue
+            if site.cores.layout.fits(rectangle):
+                avoid |= site.cores.layout.rectangle(rectangle)
+        placed = choose_rectangle(site.cores, taken.amount, avoid=avoid)
+        if placed is None:
+            raise RefusedError(
+                Refusal(
+                    "Fragmented",
+                    f"asks for {taken.amount} cores of board {site.board.id}, which has no rectangle for them; "
+                    "ask for fewer, or wait",
+                )
+            )
+        site.cores.hold(taken.key, placed.rectangle)
+        taken.rectangle, taken.planned = placed.rectangle, plan.key if plan is not None else None
 
     def _return(self, name: str, taken: Taken) -> None:
         field = WORDS[self.word(name)]

@@ -1,6 +1,7 @@
 """``hcs neuroplugin``: run the neuromorphic plugin of one node."""
 
 import asyncio
+import gc
 import logging
 import socket
 import time
@@ -52,7 +53,12 @@ def run(
     ] = None,
     pod_resources: Annotated[Path, typer.Option(help="The kubelet's podresources socket.")] = SOCKET,
     no_kubelet: Annotated[bool, typer.Option("--no-kubelet", help="Serve HTTP only, advertise nothing.")] = False,
-    objects: Annotated[bool, typer.Option("--neural-tasks", help="Serve NeuralTask objects, too.")] = False,
+    objects: Annotated[
+        bool,
+        typer.Option(
+            "--neural-tasks", help="Work with the cluster: NeuralTask objects, and rectangles the router chose."
+        ),
+    ] = False,
     node: Annotated[str, typer.Option(envvar="NODE_NAME", help="Name of this node; default the host's.")] = "",
     kubeconfig: Annotated[str | None, typer.Option(help="Kubeconfig, for --neural-tasks.")] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
@@ -105,6 +111,7 @@ def run(
             first_id=first_id or time.time_ns() // 1_000_000,
         )
         await plugin.publish()
+        gc.freeze()  # the ids stay for good; without this each full collection walks all of them during some Allocate
         endpoint = Endpoint(host=host, port=port, certificate=certificate, key=key)
         await serve(plugin.app, endpoint, tasks=plugin.tasks(), ready=ready_file)
 

@@ -20,6 +20,8 @@ from hcs.neuroplugin.app import build
 from hcs.neuroplugin.books import Books
 from hcs.neuroplugin.neuraltasks import NeuralTasks
 from hcs.neuroplugin.operator import Call, Operator
+from hcs.neuroplugin.plans import Plans, PodPlans
+from hcs.neuroplugin.reporting import BoardReport
 from hcs.neuroplugin.resources import SpikingResource
 from hcs.neuroplugin.settings import FIELDS, Settings
 
@@ -45,6 +47,7 @@ class NeuroNode:
         node: str = "",
         tokens: Mapping[str, str] | None = None,
         first_id: int = 1,
+        plans: Plans | None = None,
         pause: Pause = asyncio.sleep,
         call: Call = asyncio.to_thread,
     ) -> None:
@@ -55,10 +58,12 @@ class NeuroNode:
             settings: domain and units.
             directory: the kubelet's plugin directory; None where there is no kubelet.
             pod_resources: the kubelet's podresources socket.
-            client: the API server, for ``NeuralTask`` objects; None to do without.
+            client: the API server, for ``NeuralTask`` objects, the router's choices and the report of boards; None to
+                do without.
             node: this node's name.
             tokens: bearer token → tenant.
             first_id: the first global number.
+            plans: what the router chose for pods; None: read with the client, where there is one.
             pause: how to wait.
             call: how a driver's call, which may block, is made.
 
@@ -75,10 +80,16 @@ class NeuroNode:
         self.registry = CollectorRegistry()
         self._metrics()
         self.pod_resources = PodResources(pod_resources)
+        self.plans = plans or (PodPlans(client, node, settings.domain) if client is not None else None)
+        self.report = (
+            BoardReport(client, node, self.service.sites, unit=settings.units.cores, pause=pause)
+            if client is not None
+            else None
+        )
         self.plugins = (
             [
                 DevicePlugin(
-                    SpikingResource(name, self.books, enforce=self.enforce),
+                    SpikingResource(name, self.books, enforce=self.enforce, plans=self.plans, occupied=self._occupied),
                     directory=directory,
                     pod_resources=self.pod_resources,
                     preference=True,
@@ -109,6 +120,8 @@ class NeuroNode:
         """What to keep running."""
         running: list[Callable[[], Awaitable[None]]] = [plugin.run for plugin in self.plugins]
         running += [self._publishing, self._looking]
+        if self.report is not None:
+            running.append(self.report.run)
         if self.objects is not None:
             running += [self.objects.informer.run, self.objects.run]
         return running
@@ -117,7 +130,10 @@ class NeuroNode:
         """Compare with podresources, and ask the boards for faults; once."""
         if self.plugins:
             try:
-                freed = self.books.reconcile(await self.pod_resources.list())
+                holdings = await self.pod_resources.list()
+                unknown = self.plans is not None and self.books.unknown(holdings)
+                plans = await self.plans.look() if self.plans is not None and unknown else ()
+                freed = self.books.reconcile(holdings, plans)
             except PodResourcesError as error:
                 log.debug("podresources do not answer: %s", error)
             else:
@@ -127,6 +143,8 @@ class NeuroNode:
                         await self.operator.call(self.operator.drivers[taken.board].unload, taken.key)
                 if freed:
                     self._changed()
+                elif unknown:
+                    self._occupied()
         await self.operator.look()
 
     async def enforce(self, holder: Holder) -> None:
@@ -167,6 +185,11 @@ class NeuroNode:
 
     def _changed(self) -> None:
         self._dirty.set()
+        self._occupied()
+
+    def _occupied(self) -> None:
+        if self.report is not None:
+            self.report.wake()
 
     async def _publishing(self) -> None:
         while True:

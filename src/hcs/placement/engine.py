@@ -44,6 +44,10 @@ class Places(Protocol):
     def fleet(self) -> Fleet:
         """The hardware."""
 
+    @property
+    def snapshot(self) -> Snapshot:
+        """What it stands for, as a value."""
+
     def place(
         self,
         request: ComputeRequest,
@@ -137,7 +141,14 @@ def explain(
     )
 
 
-def pick(snapshot: Snapshot, appraisals: Sequence[Appraisal], nodes: Mask, policy: str = "hcs") -> Chosen | None:
+def pick(
+    snapshot: Snapshot,
+    appraisals: Sequence[Appraisal],
+    nodes: Mask,
+    policy: str = "hcs",
+    *,
+    request: ComputeRequest | None = None,
+) -> Chosen | None:
     """Choose the group and the devices for a request that is weighed already; None where nothing serves.
 
     Args:
@@ -145,8 +156,9 @@ def pick(snapshot: Snapshot, appraisals: Sequence[Appraisal], nodes: Mask, polic
         appraisals: the request against its kinds.
         nodes: [N] the nodes to choose from.
         policy: how to choose.
+        request: the request, where it may ask for no device at all.
     """
-    return _choose(snapshot, appraisals[0].request, appraisals, nodes, policy, (), 0)
+    return _choose(snapshot, request or appraisals[0].request, appraisals, nodes, policy, (), 0)
 
 
 def _choose(

@@ -273,7 +273,8 @@ def _surroundings(fleet: Fleet, name: str) -> NodeInventory | None:
     number = fleet.node_index.get(name)
     if number is None:
         return None
-    return msgspec.structs.replace(fleet.nodes[number], devices=(), quarantine=(), ready=True, labels=())
+    bare = {"devices": (), "quarantine": (), "ready": True, "boards": (), "labels": ()}
+    return msgspec.structs.replace(fleet.nodes[number], **bare)
 
 
 def _labels(fleet: Fleet, name: str) -> tuple[tuple[str, str], ...]:

@@ -23,7 +23,7 @@ from hcs.placement.plans import Placement
 from hcs.placement.rooms import Room
 from hcs.placement.snapshot import Snapshot
 from hcs.placement.supply import cards_needed, nodes_of
-from hcs.placement.victims import Ask, Budget, NodeView, RunningPod, limits_of, smallest_sets, within
+from hcs.placement.victims import Ask, Budget, NodeView, RunningPod, Serves, limits_of, smallest_sets, within
 
 NODES: Final = 128
 """Nodes looked at closely, those with the fewest pods in question first; evicting is rare and need not be the best of
@@ -85,6 +85,7 @@ def choose_victims(
     budgets: Iterable[Budget] = (),
     reference_rates: ReferenceRates | None = None,
     bound: VendorBound | None = None,
+    serves: Serves | None = None,
 ) -> VictimPlan | Refusal:
     """Choose the node and the victims.
 
@@ -96,6 +97,7 @@ def choose_victims(
         budgets: disruption budgets in force.
         reference_rates: as for :func:`hcs.placement.engine.place`.
         bound: as there.
+        serves: what else must hold of a node once some pods are gone.
 
     Returns:
         A plan, or why nobody is evicted: ``PreemptionNever``, ``NobodyLower``, ``EvictionDoesNotHelp``, or
@@ -113,7 +115,7 @@ def choose_victims(
     rooms = rooms or {}
 
     def view(node: str) -> NodeView:
-        return NodeView(snapshot, node, preemptor.ask, appraisals, rooms.get(node))
+        return NodeView(snapshot, node, preemptor.ask, appraisals, rooms.get(node), serves)
 
     for node in _promising(snapshot, appraisals, preemptor, leaving)[:NODES]:
         if view(node).fits([pod for pod in leaving if pod.node == node]) is not None:
@@ -155,6 +157,7 @@ def correct_victims(
     budgets: Iterable[Budget] = (),
     reference_rates: ReferenceRates | None = None,
     bound: VendorBound | None = None,
+    serves: Serves | None = None,
 ) -> dict[str, tuple[str, ...]]:
     """Look at the victims kube-scheduler chose for CPU and memory, node by node: the extender's ``preempt`` verb.
 
@@ -169,6 +172,7 @@ def correct_victims(
         budgets: as for :func:`choose_victims`.
         reference_rates: as there.
         bound: as there.
+        serves: as there.
     """
     pods = sorted(running, key=_first_to_go)
     limits = tuple(budgets)
@@ -179,7 +183,7 @@ def correct_victims(
             continue
         here = [pod for pod in pods if pod.node == node]
         gone = [pod for pod in here if pod.uid in proposed[node] or pod.terminating]
-        view = NodeView(snapshot, node, preemptor.ask, appraisals)
+        view = NodeView(snapshot, node, preemptor.ask, appraisals, None, serves)
         if view.fits(gone) is not None:
             result[node] = tuple(sorted(proposed[node]))
             continue
@@ -277,7 +281,11 @@ def _promising(
     groups: Mask = np.ones(len(fleet.group_node), dtype=np.bool_)
     for appraisal in appraisals:
         groups = groups & (cards_needed(fleet, appraisal, eligible(freed, appraisal)) > 0)
-    names = (fleet.nodes[int(node)].name for node in np.flatnonzero(nodes_of(fleet, groups)))
+    able = nodes_of(fleet, groups)
+    for name, amount in preemptor.request.capacities:
+        column = fleet.columns.index(name) if name in fleet.columns else None
+        able = able & (freed.room[:, column] >= amount if column is not None else False)
+    names = (fleet.nodes[int(node)].name for node in np.flatnonzero(able))
     return [name for name in names if preemptor.nodes is None or name in preemptor.nodes]
 
 

@@ -6,7 +6,7 @@ search; past it the pods that are worth most are spared one by one as long as th
 without superfluous victims, if perhaps not a smallest one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -61,11 +61,21 @@ class Ask(msgspec.Struct, frozen=True):
     memory: int = 0
 
 
+Serves = Callable[[str, Sequence[RunningPod]], bool]
+"""Whether a node would do once these pods are gone, in some respect that placement does not know."""
+
+
 class NodeView:
     """One node with some of its pods gone: does the pod fit then? Answers are remembered."""
 
     def __init__(
-        self, snapshot: Snapshot, node: str, ask: Ask, appraisals: Sequence[Appraisal], room: Room | None = None
+        self,
+        snapshot: Snapshot,
+        node: str,
+        ask: Ask,
+        appraisals: Sequence[Appraisal],
+        room: Room | None = None,
+        serves: Serves | None = None,
     ) -> None:
         """Look at one node of the snapshot as if it were the whole fleet.
 
@@ -75,11 +85,12 @@ class NodeView:
             ask: what has to fit.
             appraisals: of the request, against the whole fleet.
             room: what is free there beside the cards; None: enough.
+            serves: what else must hold of the node once some pods are gone.
         """
         number = snapshot.fleet.node_index[node]
         inside = snapshot.fleet.slice_of(number)
         self._now = snapshot.only(number)
-        self._ask, self._room = ask, room
+        self._ask, self._room, self._node, self._serves = ask, room, node, serves
         # Devices stand in the same order in both fleets, so each kind here is the one that its first device has there.
         _, first = np.unique(self._now.fleet.kind, return_index=True)
         self._appraisals = tuple(_narrowed(one, snapshot.fleet.kind[inside][first]) for one in appraisals)
@@ -89,7 +100,8 @@ class NodeView:
         """Where the pod would go once these pods are gone, or None."""
         key = frozenset(pod.uid for pod in gone)
         if key not in self._answers:
-            self._answers[key] = self._place(gone) if self.has_room(gone) else None
+            able = self.has_room(gone) and (self._serves is None or self._serves(self._node, gone))
+            self._answers[key] = self._place(gone) if able else None
         return self._answers[key]
 
     def has_room(self, gone: Sequence[RunningPod]) -> bool:
@@ -102,7 +114,7 @@ class NodeView:
     def _place(self, gone: Sequence[RunningPod]) -> Placement | None:
         snapshot = self._now.without_all(pod.allocation for pod in gone if pod.allocation is not None)
         everywhere = np.ones(len(snapshot.fleet.nodes), dtype=np.bool_)
-        chosen = pick(snapshot, self._appraisals, everywhere)
+        chosen = pick(snapshot, self._appraisals, everywhere, request=self._ask.request)
         return None if chosen is None else placement_of(snapshot, self._ask.request, self._appraisals, chosen)
 
 

@@ -26,7 +26,9 @@ def novelty(asked: Table, measured: Table) -> Names:
     probed_models = {name.split("\x1f")[0] for name in probed} - models
     layouts = set(np.char.add(measured.pairing, measured.layout))
     answers = []
-    for model, pairing, layout in zip(asked.model, asked.pairing, np.char.add(asked.pairing, asked.layout), strict=True):
+    for model, pairing, layout in zip(
+        asked.model, asked.pairing, np.char.add(asked.pairing, asked.layout), strict=True
+    ):
         if model not in models:
             answers.append(PROBED_MODEL if model in probed_models else MODEL)
         elif pairing in known:
@@ -39,7 +41,8 @@ def novelty(asked: Table, measured: Table) -> Names:
 def probes(rows: Table, of: Index, count: int) -> Index:
     """The ``count`` smallest runs on one card among the rows at ``of``: what an exclusive probe would measure first."""
     alone = of[rows.cards[of] == 1]
-    return alone[np.argsort(rows.batch[alone], kind="stable")][:count]
+    smallest: Index = np.argsort(rows.batch[alone], kind="stable")[:count]
+    return np.asarray(alone[smallest], dtype=np.intp)
 
 
 def blocks(rows: Table, level: str) -> Sequence[Index]:

@@ -17,7 +17,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
 
 from hcs.predict.steptime import StepTime
-from hcs.predict.table import Floats, Index, Names, Table
+from hcs.predict.table import Floats, Index, Mask, Names, Table
 
 _JITTER = 1e-8
 
@@ -86,12 +86,17 @@ class Settings:
 class Process:
     """The posterior of one training table."""
 
-    def __init__(self, rows: Table, target: Floats, settings: Settings, passes: int = 6) -> None:
-        """Condition on rows and logarithms of seconds; ``passes`` is how often the formula is linearised anew."""
+    def __init__(
+        self, rows: Table, target: Floats, settings: Settings, passes: int = 6, at: Floats | None = None
+    ) -> None:
+        """Condition on rows and logarithms of seconds.
+
+        The formula is linearised at the coefficients ``at``, or at its prior's, and anew in each of ``passes``.
+        """
         self.rows, self.target, self.settings = rows, target, settings
         self.formula = _formula(rows)
         self.spreads = self.formula.spreads
-        self.coefficients = np.zeros(len(self.spreads))
+        self.coefficients = np.zeros(len(self.spreads)) if at is None else at
         self.level = float(np.median(target))
         design = self.formula.design(rows)
         residual = covariance(rows, rows, settings) + np.diag(noise(rows, settings))
@@ -152,62 +157,66 @@ class Process:
         return answers
 
 
-def learn(rows: Table, target: Floats, *, start: Settings | None = None, steps: int = 40) -> Settings:
-    """Settings of the most marginal likelihood under weak priors, from a table of at most about a thousand rows."""
-    settings = start or Settings.first()
+def learn(rows: Table, target: Floats, *, start: Settings | None = None, steps: int = 30) -> Settings:
+    """Settings of the most marginal likelihood under weak priors, from a table of some hundred rows."""
+    first = start or Settings.first()
+    likelihood = _Likelihood(rows, target, first)
     centre = Settings.first().flat()
-    for rounds in range(1):
-        process = Process(rows, target, settings)
+    found = minimize(
+        likelihood,
+        first.flat(),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(middle - 3.5, middle + 3.5) for middle in centre],
+        options={"maxiter": steps},
+    )
+    return Settings.of(np.asarray(found.x, dtype=np.float64))
+
+
+class _Likelihood:
+    """Negative logarithm of the posterior of settings, and its slope; the formula stays linearised where it is."""
+
+    def __init__(self, rows: Table, target: Floats, first: Settings) -> None:
+        process = Process(rows, target, first)
         value, jacobian = process.formula.design(rows).at(process.coefficients)
         scaled = jacobian * process.spreads
-        formula = scaled @ scaled.T
-        wanted = target - process.level - value + jacobian @ process.coefficients
-        same, squared = _parts(rows, rows)
-        alone = noise_scale(rows)
+        self.formula = scaled @ scaled.T
+        self.wanted = target - process.level - value + jacobian @ process.coefficients
+        self.same, self.squared = _parts(rows, rows)
+        self.centre = Settings.first().flat()
 
-        def loss(flat: Floats) -> tuple[float, Floats]:
-            now = Settings.of(flat)
-            near = {name: _matern(squared, now.lengths, group) for name, group in _SIZES.items()}
-            total = formula + np.diag(np.exp(2 * now.noise) * alone + _JITTER)
-            kernels = []
-            for component, sd in zip(COMPONENTS, now.deviations, strict=True):
-                kernel = same[component.same] * np.exp(2 * sd)
-                for name in component.near:
-                    kernel = kernel * near[name][0]
-                kernels.append(kernel)
-                total += kernel
-            factor = cho_factor(total, lower=True, check_finite=False)
-            inverse = cho_solve(factor, np.eye(len(rows)), check_finite=False)
-            alpha = inverse @ wanted
-            pull = inverse - np.outer(alpha, alpha)
-            nll = 0.5 * float(wanted @ alpha) + float(np.sum(np.log(np.diag(factor[0]))))
-            slope = np.zeros_like(flat)
-            k = len(COMPONENTS)
-            lengthwise = {name: np.zeros_like(total) for name in _SIZES}
-            for index, (component, kernel) in enumerate(zip(COMPONENTS, kernels, strict=True)):
-                weighted = pull * kernel
-                slope[index] = float(np.sum(weighted))
-                for name in component.near:
-                    lengthwise[name] += weighted
-            for name, group in _SIZES.items():
-                common = lengthwise[name] * near[name][1]
-                for feature in group:
-                    index = _FEATURES.index(feature)
-                    slope[k + index] = 0.5 * float(np.sum(common * squared[feature])) * np.exp(-2 * now.lengths[index])
-            slope[-1] = float(np.sum(np.diag(pull) * alone)) * np.exp(2 * now.noise)
-            away = flat - centre
-            return nll + 0.5 * float(np.sum(away**2)), slope + away
-
-        found = minimize(
-            loss,
-            settings.flat(),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(c - 3.5, c + 3.5) for c in centre],
-            options={"maxiter": steps if rounds == 0 else max(5, steps // 2)},
-        )
-        settings = Settings.of(found.x)
-    return settings
+    def __call__(self, flat: Floats) -> tuple[float, Floats]:
+        now, count = Settings.of(flat), len(self.wanted)
+        near = {name: _matern(self.squared, now.lengths, group) for name, group in _SIZES.items()}
+        total = self.formula + np.diag(np.full(count, np.exp(2 * now.noise) + _JITTER))
+        kernels = []
+        for component, sd in zip(COMPONENTS, now.deviations, strict=True):
+            kernel = self.same[component.same] * np.exp(2 * sd)
+            for name in component.near:
+                kernel = kernel * near[name][0]
+            kernels.append(kernel)
+            total += kernel
+        factor = cho_factor(total, lower=True, check_finite=False)
+        inverse = cho_solve(factor, np.eye(count), check_finite=False)
+        alpha = inverse @ self.wanted
+        pull = inverse - np.outer(alpha, alpha)
+        loss = 0.5 * float(self.wanted @ alpha) + float(np.sum(np.log(np.diag(factor[0]))))
+        slope = np.zeros_like(flat)
+        lengthwise = {name: np.zeros_like(total) for name in _SIZES}
+        for index, (component, kernel) in enumerate(zip(COMPONENTS, kernels, strict=True)):
+            weighted = pull * kernel
+            slope[index] = float(np.sum(weighted))
+            for name in component.near:
+                lengthwise[name] += weighted
+        for name, group in _SIZES.items():
+            common = lengthwise[name] * near[name][1]
+            for feature in group:
+                index = _FEATURES.index(feature)
+                pulled = 0.5 * float(np.sum(common * self.squared[feature]))
+                slope[len(COMPONENTS) + index] = pulled * np.exp(-2 * now.lengths[index])
+        slope[-1] = float(np.trace(pull)) * np.exp(2 * now.noise)
+        away = flat - self.centre
+        return loss + 0.5 * float(np.sum(away**2)), slope + away
 
 
 def covariance(left: Table, right: Table, settings: Settings) -> Floats:
@@ -228,14 +237,9 @@ def prior(rows: Table, settings: Settings) -> Floats:
     return np.full(len(rows), float(np.sum(np.exp(2 * settings.deviations))))
 
 
-def noise_scale(rows: Table) -> Floats:
-    """How much noisier than a run on one card each row is; even for now."""
-    return np.ones(len(rows))
-
-
 def noise(rows: Table, settings: Settings) -> Floats:
     """Variance of measuring each row once."""
-    return np.exp(2 * settings.noise) * noise_scale(rows) + _JITTER
+    return np.full(len(rows), np.exp(2 * settings.noise) + _JITTER)
 
 
 def _formula(rows: Table) -> StepTime:
@@ -269,7 +273,7 @@ def _sizes(rows: Table) -> dict[str, Floats]:
 
 
 def _parts(left: Table, right: Table) -> tuple[dict[tuple[str, ...], Floats], dict[str, Floats]]:
-    single: dict[str, npt_bool] = {}
+    single: dict[str, Mask] = {}
     for part in {part for component in COMPONENTS for part in component.same}:
         both = np.unique(np.concatenate([_names(left, part), _names(right, part)]), return_inverse=True)[1]
         single[part] = both[: len(left), None] == both[None, len(left) :]

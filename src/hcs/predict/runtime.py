@@ -6,19 +6,25 @@ carries over in its own way); and trees on what the first leaves over. How much 
 is, is settled for each level of novelty by leaving rows, layouts, pairings and models out of the training data.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hcs.predict.novelty import KNOWN, LAYOUT, LEVELS, blocks, novelty
+from hcs.predict.novelty import KNOWN, LAYOUT, LEVELS, blocks, novelty, probes
 from hcs.predict.process import Process, Settings, learn
-from hcs.predict.table import Floats, Index, Names, Table
+from hcs.predict.table import Floats, Index, Mask, Names, Table
 from hcs.predict.trees import Kind, Trees
 
 COVERAGE = 0.90
 _LEARN_ROWS = 350
+_PART_ROWS = 1300  # enough for pairings and models, which is what the parts are for
+_TREE_ROWS = 1200  # rows beyond the process's limit that the trees also learn from
 _MIXTURES = (0.0, 0.25, 0.5, 0.75, 1.0)
-_LONGEST = 1e9  # seconds; thirty years a step is no prediction
+# Half each beyond known pairings: leaving out in closed form flatters the first opinion, whose formula stays where all
+# rows put it, so it cannot choose; in refits the mean of the two was steadier than either.
+_PART_SHARES = (0.5,)
+_MOST_SAMPLES = 1e9  # more samples in a step than any card could hold is a typing mistake
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Forecast:
     low: Floats
     high: Floats
     novelty: Names
-    fallback: np.ndarray
+    fallback: Mask
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class Training:
     exchange: Floats | None = None  # the part spent exchanging gradients, where it was measured
     seed: int = 0
     kind: Kind = "boosted"
-    limit: int = 2400
+    limit: int = 3200
 
 
 class RunTimePredictor:
@@ -60,6 +66,7 @@ class RunTimePredictor:
         self.measured = rows
         draw = np.random.default_rng(training.seed)
         inside, outside = _split(rows, training.limit, draw)
+        outside = outside[draw.permutation(len(outside))[:_TREE_ROWS]]
         target = np.log(seconds)
         self.slowest = float(target.max()) + 3.0
         self.fastest = float(target.min()) - 3.0
@@ -76,9 +83,11 @@ class RunTimePredictor:
     def predict(self, asked: Table) -> Forecast:
         """One forecast per row. Anything not finite is replaced by the training median, wide, and marked."""
         level = novelty(asked, self.measured)
-        mean, spread = self._mixed(asked, level)
+        absurd = ~((asked.batch >= 0) & (asked.batch <= _MOST_SAMPLES) & (asked.cards >= 1))
+        sane = replace(asked, batch=np.where(absurd, 1.0, asked.batch), cards=np.where(absurd, 1.0, asked.cards))
+        mean, spread = self._mixed(sane, level)
         width = np.array([self.width[str(name)] for name in level]) * spread
-        broken = ~(np.isfinite(mean) & np.isfinite(width)) | ~np.isfinite(asked.batch) | (asked.cards < 1)
+        broken = absurd | ~(np.isfinite(mean) & np.isfinite(width))
         middle = (self.slowest + self.fastest) / 2
         mean = np.clip(np.where(broken, middle, mean), self.fastest, self.slowest)
         width = np.where(broken, (self.slowest - self.fastest) / 2, np.minimum(width, 5.0))
@@ -102,7 +111,8 @@ class RunTimePredictor:
         self.precision = self.direct.precision()
         used = rows.take(inside)
         error = np.zeros(len(inside))
-        for block, (wrong, _) in zip(blocks(used, LAYOUT), self.direct.left_out(blocks(used, LAYOUT), self.precision)):
+        groups = blocks(used, LAYOUT)
+        for block, (wrong, _) in zip(groups, self.direct.left_out(groups, self.precision), strict=True):
             error[block] = wrong
         learnt, wrong_by = used, error
         if len(outside):
@@ -110,10 +120,10 @@ class RunTimePredictor:
             learnt, wrong_by = used.joined(rows.take(outside)), np.concatenate([error, target[outside] - mean])
         truth = np.concatenate([target[inside], target[outside]]) if len(outside) else target[inside]
         opinion = truth - wrong_by
-        groups = np.unique(learnt.layout, return_inverse=True)[1] % 5
+        folds = np.unique(learnt.layout, return_inverse=True)[1] % 5
         out = np.zeros(len(learnt))
         for fold in range(5):
-            held = groups == fold
+            held = folds == fold
             if held.any() and not held.all():
                 trees = Trees(self.training.kind, self.training.seed)
                 trees.fit(learnt.take(~held), opinion[~held], wrong_by[~held])
@@ -137,29 +147,36 @@ class RunTimePredictor:
             direct = self.direct.left_out(groups, self.precision)
             share = 0.0
             if self.parts is not None and level not in (KNOWN, LAYOUT):
-                parts = self.parts.left_out(used, target, groups)
+                parts, kept = self.parts.left_out(target, groups)
+                direct = [(d[k], s[k]) for (d, s), k in zip(direct, kept, strict=True) if k.any()]
                 losses = []
-                for candidate in _MIXTURES:
+                for candidate in _PART_SHARES:
                     errors = [
                         np.mean(np.abs(np.expm1(-((1 - candidate) * d + candidate * p))))
                         for (d, _), (p, _) in zip(direct, parts, strict=True)
                     ]
-                    losses.append(float(np.median(errors)))
-                share = _MIXTURES[int(np.argmin(losses))]
+                    losses.append(float(np.mean(errors)))
+                share = _PART_SHARES[int(np.argmin(losses))]
                 direct = [
                     ((1 - share) * d + share * p, (1 - share) * s + share * q)
                     for (d, s), (p, q) in zip(direct, parts, strict=True)
                 ]
             self.mixture[level] = share
             gain = self._tree_gain if level in (KNOWN, LAYOUT) else np.zeros(len(used))
-            scores = [np.abs(e - gain[g]) / s for g, (e, s) in zip(groups, direct, strict=True)]
-            self.width[level] = _quantile(scores, level in (KNOWN, LAYOUT))
+            near = level in (KNOWN, LAYOUT)
+            corrected = (
+                [e - gain[g] for g, (e, _) in zip(groups, direct, strict=True)] if near else [e for e, _ in direct]
+            )
+            scores = [np.abs(e) / s for e, (_, s) in zip(corrected, direct, strict=True)]
+            self.width[level] = _quantile(scores, near)
 
 
 class _Parts:
     """Computation and exchange as two processes whose times add up."""
 
-    def __init__(self, rows: Table, seconds: Floats, exchange: Floats, draw: np.random.Generator) -> None:
+    def __init__(self, table: Table, times: Floats, exchanges: Floats, draw: np.random.Generator) -> None:
+        self.kept = _thinned(table, _PART_ROWS, draw)
+        rows, seconds, exchange = table.take(self.kept), times[self.kept], exchanges[self.kept]
         sync = np.where(np.isfinite(exchange), np.clip(exchange, 1e-4 * seconds, 0.98 * seconds), 1e-4 * seconds)
         self.several = np.flatnonzero(rows.cards > 1)
         self.compute = _fitted(rows, np.log(seconds - sync), draw)
@@ -167,6 +184,11 @@ class _Parts:
         if len(self.several) >= 10:
             self.exchange = _fitted(rows.take(self.several), np.log(sync[self.several]), draw)
         self.log_sync = np.log(sync)
+        # Where each row of the table is among the rows kept, and where each of those is among those of several cards.
+        self.place = np.full(len(table), -1)
+        self.place[self.kept] = np.arange(len(self.kept))
+        self.place_several = np.full(len(rows), -1)
+        self.place_several[self.several] = np.arange(len(self.several))
 
     def predict(self, asked: Table) -> tuple[Floats, Floats]:
         mean, spread = self.compute.predict(asked)
@@ -174,28 +196,33 @@ class _Parts:
             return mean, spread
         return _added(mean, spread, *self.exchange.predict(asked), asked.cards > 1)
 
-    def left_out(self, used: Table, target: Floats, groups: list[Index]) -> list[tuple[Floats, Floats]]:
-        """Errors and spreads of the sum for each block of rows."""
-        own = self.compute.left_out(groups)
-        position = np.full(len(used), -1)
-        position[self.several] = np.arange(len(self.several))
+    def left_out(self, target: Floats, groups: Sequence[Index]) -> tuple[list[tuple[Floats, Floats]], list[Mask]]:
+        """Errors and spreads of the sum for each group that has rows here, and for every group which rows those are."""
+        masks = [self.place[group] >= 0 for group in groups]
+        blocks_here = [self.place[group][mask] for group, mask in zip(groups, masks, strict=True) if mask.any()]
         answers = []
         precision = self.exchange.precision() if self.exchange is not None else None
-        for block, (wrong, spread) in zip(groups, own, strict=True):
+        for block, (wrong, spread) in zip(blocks_here, self.compute.left_out(blocks_here), strict=True):
             mean = self.compute.target[block] - wrong
-            inside = position[block] >= 0
+            several = self.place_several[block]
+            inside = several >= 0
             other, other_spread = np.full(len(block), -40.0), np.zeros(len(block))
             if self.exchange is not None and inside.any():
-                [(miss, sd)] = self.exchange.left_out([position[block][inside]], precision)
+                [(miss, sd)] = self.exchange.left_out([several[inside]], precision)
                 other[inside], other_spread[inside] = self.log_sync[block][inside] - miss, sd
             total, sd = _added(mean, spread, other, other_spread, inside)
-            answers.append((target[block] - total, sd))
-        return answers
+            answers.append((target[self.kept][block] - total, sd))
+        return answers, masks
 
 
-def _added(
-    mean: Floats, spread: Floats, other: Floats, other_spread: Floats, both: np.ndarray
-) -> tuple[Floats, Floats]:
+def _thinned(rows: Table, limit: int, draw: np.random.Generator) -> Index:
+    """At most about ``limit`` rows, every pairing's first probes among them."""
+    every = np.arange(len(rows), dtype=np.intp)
+    first = [probes(rows, every[rows.pairing == name], 2) for name in np.unique(rows.pairing)]
+    return np.unique(np.concatenate([_split(rows, limit, draw)[0], *first]))
+
+
+def _added(mean: Floats, spread: Floats, other: Floats, other_spread: Floats, both: Mask) -> tuple[Floats, Floats]:
     total = np.where(both, np.logaddexp(mean, other), mean)
     share = np.where(both, np.exp(mean - total), 1.0)
     return total, np.sqrt((share * spread) ** 2 + ((1 - share) * other_spread) ** 2)
@@ -226,4 +253,4 @@ def _quantile(scores: list[Floats], pooled: bool) -> float:
     order = np.argsort(values)
     cumulative = np.cumsum(weights[order]) / weights.sum()
     level = min(1.0, COVERAGE * (1 + 1 / len(values)))
-    return float(values[order][min(np.searchsorted(cumulative, level), len(values) - 1)])
+    return float(values[order][min(int(np.searchsorted(cumulative, level)), len(values) - 1)])

@@ -62,7 +62,11 @@ class Trees:
         ]
         names = [
             (column == name).astype(np.float64)
-            for column, known in ((rows.model, self.models), (rows.card, self.card_names), (rows.campaign, self.campaigns))
+            for column, known in (
+                (rows.model, self.models),
+                (rows.card, self.card_names),
+                (rows.campaign, self.campaigns),
+            )
             for name in known
         ]
         return np.column_stack(size + names)

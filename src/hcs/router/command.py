@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hcs.kube.connection import connect
+from hcs.neuro.capacities import DOMAIN
 from hcs.placement.policies import POLICIES
 from hcs.process import logs
 from hcs.process.checkpoints import written_at
@@ -28,6 +29,9 @@ def run(
     ] = 60.0,
     offer_seconds: Annotated[float, typer.Option(help="How long a substitution offer stands.")] = OFFER_SECONDS,
     policy: Annotated[str, typer.Option(help=f"How places are chosen: {', '.join(POLICIES)}.")] = "hcs",
+    spiking_domain: Annotated[
+        str, typer.Option(help="Domain of the spiking resources, as the neuroplugin's --domain.")
+    ] = DOMAIN,
     ready_file: Annotated[Path | None, typer.Option(help="Write pid and address here once listening.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
@@ -48,6 +52,7 @@ def run(
             reference_rates=reference_rates(),
             policy=policy,
             locate=written_at,
+            spiking_domain=spiking_domain,
         )
         await serve(make_app(extender), Endpoint(host=host, port=port), tasks=[extender.run], ready=ready_file)
 

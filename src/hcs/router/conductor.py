@@ -273,7 +273,7 @@ class Conductor:
         for pod in gang.pending:
             uid = pod.metadata.uid
             try:
-                request = read_request(pod)
+                request = self._desk.request_of(pod)
             except RefusedError as error:
                 return f"member {pod.metadata.name}: {error}"
             if request is None:

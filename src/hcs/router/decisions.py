@@ -17,15 +17,20 @@ from hcs.model.devices import EvictedOwner
 from hcs.model.offers import accepted_offer
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
-from hcs.model.requests import ComputeRequest, read_request
+from hcs.model.requests import ComputeRequest
+from hcs.neuro.capacities import DOMAIN
 from hcs.placement.appraisals import ReferenceRates, VendorBound
 from hcs.placement.engine import Places, offer, place
 from hcs.placement.plans import NodeRefusal, Placement, Unplaceable, summarise
 from hcs.placement.snapshot import Snapshot
 from hcs.router.heartbeats import NO_LEASES
 from hcs.router.images import RuntimeImage, vendors_offering
+from hcs.router.spikes import asks_for_spikes, cramped, in_order, needs_of, request_of, told, with_cores
 from hcs.rtos.hosting import asks_for_guests, unable
 from hcs.ura.exchange import in_words as in_rates
+
+NODES: Final = 32
+"""Nodes that are tried one by one in the order a pod wishes; then any will do."""
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -72,6 +77,8 @@ def decide(
     reference_rates: ReferenceRates | None = None,
     silent: Mapping[str, Refusal] = NO_LEASES,
     guests: Mapping[str, Sequence[Pod]] | None = None,
+    domain: str = DOMAIN,
+    cores: Iterable[Allocation] = (),
 ) -> Decision:
     """Decide for one pod.
 
@@ -85,6 +92,8 @@ def decide(
         reference_rates: of models outside the fleet, for exchange rates.
         silent: nodes that take no new work because their agent does not answer, and what to say about each.
         guests: node → the pods with RTOS guests that are bound there, or about to be.
+        domain: of the spiking resources.
+        cores: what others hold of spiking boards, bound or promised.
     """
     unhosted = unable(pod, nodes, snapshot.fleet.nodes, guests or {}) if asks_for_guests(pod) else {}
     if unhosted and len(unhosted) == len(nodes):
@@ -93,28 +102,47 @@ def decide(
     if unhosted:
         silent = {**silent, **unhosted}
     try:
-        request = _read(pod)
+        request = _read(pod, domain)
     except RefusedError as error:
         return _nowhere(nodes, error.refusals[0], str(error))
     if request is None:
         return NotOurs(unhosted)
     if pod.spec.schedulerName not in names.SCHEDULERS:
+        if not request.containers:
+            return NotOurs(unhosted)  # spikes alone, by another scheduler: the device plugin's business
         refusal = Refusal(
             "WrongScheduler",
             f"asks for compute but names scheduler {pod.spec.schedulerName or 'default-scheduler'}; "
             f"set schedulerName: {names.SCHEDULER}",
         )
         return _nowhere(nodes, refusal, refusal.message)
+    taken = tuple(taken)
     if isinstance(snapshot, Snapshot):
         for allocation in taken:
             snapshot = snapshot.with_allocation(allocation)
+    needs = needs_of(pod, domain) if request.capacities else ()
+    held = (*taken, *cores) if needs else ()
+    if needs:
+        silent = {**cramped(needs, nodes, snapshot.fleet.nodes, held), **silent}
     bound = vendor_bound(request, offers, note)
     left = [name for name in nodes if name not in silent] if silent else nodes
-    answer = place(snapshot, request, nodes=left, reference_rates=reference_rates, bound=bound)
+    answer: Placement | Unplaceable | None = None
+    if request.capacities and names.SPIKING_AFFINITY in pod.annotations:
+        now = snapshot if isinstance(snapshot, Snapshot) else snapshot.snapshot
+        for name in in_order(pod, left, request.capacities, now)[:NODES]:
+            answer = place(snapshot, request, nodes=[name], reference_rates=reference_rates, bound=bound)
+            if isinstance(answer, Placement):
+                break
+    if not isinstance(answer, Placement):
+        answer = place(snapshot, request, nodes=left, reference_rates=reference_rates, bound=bound)
     if isinstance(answer, Unplaceable) and request.substitution == "ask":
         answer = _as_accepted(pod, request, snapshot, left, reference_rates, bound) or answer
     if isinstance(answer, Placement):
-        return Chosen(answer.allocation(pod.metadata.uid), answer.reason)
+        allocation = answer.allocation(pod.metadata.uid)
+        if needs:
+            node = snapshot.fleet.nodes[snapshot.fleet.node_index[answer.node]]
+            allocation = with_cores(allocation, pod, node, needs, held) or allocation
+        return Chosen(allocation, answer.reason + told(allocation))
     if len(left) < len(nodes):
         quiet = [NodeRefusal(name, silent[name], True) for name in nodes if name in silent]
         refusals = tuple(sorted((*answer.refusals, *quiet), key=lambda refusal: refusal.node))
@@ -126,20 +154,22 @@ _READ: Final[OrderedDict[bytes, ComputeRequest]] = OrderedDict()
 _REMEMBERED: Final = 4096
 
 
-def _read(pod: Pod) -> ComputeRequest | None:
+def _read(pod: Pod, domain: str) -> ComputeRequest | None:
     """Read a request; pods that are copies of each other are read once."""
     spec = pod.spec
     words = msgspec.msgpack.encode(
         (
+            domain,
             pod.metadata.annotations,
             [(one.name, one.resources) for one in spec.containers],
-            [(one.name, one.resources) for one in spec.initContainers or ()],
+            [(one.name, one.resources, one.restartPolicy) for one in spec.initContainers or ()],
+            [one.env for one in spec.containers] if asks_for_spikes(pod, domain) else (),
             spec.affinity,
         )
     )
     request: ComputeRequest | None = _READ.get(words)
     if request is None:
-        request = read_request(pod)
+        request = request_of(pod, domain)
         if request is not None:
             _READ[words] = request
             if len(_READ) > _REMEMBERED:

@@ -15,7 +15,7 @@ from lightkube import ApiError, AsyncClient
 
 from hcs.kube.writes import EventRecorder, annotate, reference
 from hcs.model import names
-from hcs.model.allocations import Allocation
+from hcs.model.allocations import VERSION, Allocation
 from hcs.model.pods import Pod
 from hcs.model.requests import ComputeRequest
 from hcs.placement.alternatives import Alternative, alternatives
@@ -23,12 +23,14 @@ from hcs.placement.appraisals import ReferenceRates, VendorBound
 from hcs.placement.placer import Placer
 from hcs.placement.preemption import Budget, RunningPod
 from hcs.placement.snapshot import Snapshot
+from hcs.placement.victims import Serves
 from hcs.router.bystanders import budgets_of, keeps_checkpoints, running_pods
 from hcs.router.decisions import Chosen, Decision, decide, vendor_bound
 from hcs.router.guests import ExpectedGuests
 from hcs.router.meters import Meters
 from hcs.router.reservations import Reservations
 from hcs.router.resumption import note_for
+from hcs.router.spikes import needs_of, request_of, with_cores
 from hcs.router.view import FleetView
 from hcs.rtos.hosting import asks_for_guests
 
@@ -92,7 +94,45 @@ class Desk:
                 reference_rates=self.view.reference_rates,
                 silent=self.view.silent,
                 guests=self.guests.by_node(self.view.pods()) if asks_for_guests(pod) else None,
+                domain=self.view.domain,
+                cores=(*also, *self._cores_of_others(uid)) if needs_of(pod, self.view.domain) else (),
             )
+
+    def _cores_of_others(self, uid: str) -> list[Allocation]:
+        """What others hold of spiking boards, or are promised."""
+        bound = [held for other, held in self.view.allocations.items() if other != uid and held.cores]
+        promised = (held.allocation for held in self.reservations.others(uid, self.now()))
+        return bound + [held for held in promised if held.cores]
+
+    def request_of(self, pod: Pod) -> ComputeRequest | None:
+        """What a pod asks for, cards and spikes.
+
+        Raises:
+            RefusedError: it asks wrongly.
+        """
+        return request_of(pod, self.view.domain)
+
+    def with_cores(self, pod: Pod, allocation: Allocation, gone: Sequence[Allocation] = ()) -> Allocation | None:
+        """An allocation with the rectangles of cores it needs once others are gone; None where they have no place."""
+        needs = needs_of(pod, self.view.domain)
+        node = self.view.inventory(allocation.node)
+        if not needs or node is None or not node.boards:
+            return allocation
+        leaving = {one.pod for one in gone}
+        others = [held for held in self._cores_of_others(pod.metadata.uid) if held.pod not in leaving]
+        return with_cores(allocation, pod, node, needs, others, gone)
+
+    def roomy(self, pod: Pod) -> Serves | None:
+        """Says whether a node's boards would hold a pod's cores once some pods are gone; None: it asks for none."""
+        if not needs_of(pod, self.view.domain):
+            return None
+
+        def serves(node: str, gone: Sequence[RunningPod]) -> bool:
+            bare = Allocation(VERSION, pod.metadata.uid, node, "", "", {})
+            held = [one.allocation for one in gone if one.allocation is not None]
+            return self.with_cores(pod, bare, held) is not None
+
+        return serves
 
     def _placer(self) -> Placer:
         self.reservations.tell_lapsed(self.now())
@@ -107,6 +147,7 @@ class Desk:
             and promised is not None
             and promised.allocation.containers == decision.allocation.containers
             and promised.allocation.node == node
+            and promised.allocation.cores == decision.allocation.cores
         ):
             return Chosen(promised.allocation, promised.reason)
         return decision
@@ -183,7 +224,7 @@ class Desk:
 
     def anybody_below(self, priority: int) -> bool:
         """Whether anybody with devices has a lower priority: without one there is nothing to choose."""
-        pods = (self.view.pod(uid) for uid in self.view.allocations)
+        pods = (self.view.pod(uid) or self.bound_pod(uid) for uid in self.view.allocations)
         return any((pod.spec.priority or 0) < priority for pod in pods if pod is not None)
 
     def rates(self) -> ReferenceRates:

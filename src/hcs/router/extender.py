@@ -21,7 +21,8 @@ from hcs.model.allocations import Allocation, AllocationError, decode_allocation
 from hcs.model.devices import NodeInventory
 from hcs.model.pods import Pod
 from hcs.model.refusals import RefusedError
-from hcs.model.requests import asks_for_compute, read_request
+from hcs.model.requests import asks_for_compute
+from hcs.neuro.capacities import DOMAIN
 from hcs.placement.appraisals import ReferenceRates
 from hcs.router.asking import OFFER_SECONDS
 from hcs.router.binder import Outcome, carry_out, carry_out_plainly
@@ -37,6 +38,7 @@ from hcs.router.podgroups import PodGroups
 from hcs.router.preemption import Candidate, Preemption
 from hcs.router.reservations import Reservations
 from hcs.router.resumption import note_for
+from hcs.router.spikes import asks_for_spikes
 from hcs.router.usage import Usage
 from hcs.router.view import FleetView, Held
 from hcs.router.volcano import VolcanoVerbs, is_volcano
@@ -89,6 +91,7 @@ class Extender:
         barrier_seconds: float = BARRIER_SECONDS,
         locate: Locate | None = None,
         policy: str = "hcs",
+        spiking_domain: str = DOMAIN,
     ) -> None:
         """Prepare; nothing is read before :meth:`run`.
 
@@ -102,6 +105,7 @@ class Extender:
             barrier_seconds: how long the first bind of a gang waits for the last.
             locate: says when a pod's newest checkpoint was written, for the choice of victims.
             policy: how places are chosen, by its name in :data:`hcs.placement.policies.POLICIES`.
+            spiking_domain: of the spiking resources, as the neuroplugin is set.
         """
         self._client, self._now = client, now
         self._stirred = asyncio.Event()
@@ -116,6 +120,7 @@ class Extender:
             today=today,
             reference_rates=reference_rates,
             policy=policy,
+            domain=spiking_domain,
         )
         self.reservations = Reservations(reservation_seconds, lambda uid, held: self.view.promised(uid, held))
         self.waiting = WaitingRoom()
@@ -294,7 +299,7 @@ class Extender:
         return answer
 
     async def _carry_out(self, pod: Pod, decision: Chosen) -> Outcome:
-        request = read_request(pod)
+        request = self.desk.request_of(pod)
         note = note_for(pod, self.view.noted)
         return await carry_out(
             self._client,
@@ -406,8 +411,11 @@ class Extender:
             self.preemption.placed(uid)
             if uid not in self._binding:
                 self.released(uid)
-        elif not self.view.synced and (asks_for_compute(pod) or asks_for_guests(pod)) and _was_refused(pod):
+        elif not self.view.synced and self._is_ours(pod) and _was_refused(pod):
             self.waiting.find(uid)
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return asks_for_compute(pod) or asks_for_guests(pod) or asks_for_spikes(pod, self.view.domain)
 
     def _take_up(self, kind: ChangeKind, pod: Pod) -> None:
         """A record on a pod that Volcano has not bound yet, made by a router before us: its devices stay promised."""

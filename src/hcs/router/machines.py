@@ -46,6 +46,11 @@ class Machines:
         found = self._nodes.get(node)
         return (found.metadata.labels if found is not None else None) or {}
 
+    def allocatable(self, node: str) -> Mapping[str, str | int]:
+        """What a node offers to pods, as its kubelet says."""
+        found = self._nodes.get(node)
+        return (found.status.get("allocatable") if found is not None else None) or {}
+
     def node_changed(self, kind: ChangeKind, node: Node) -> bool:
         """A node is there, changed or is gone; tells whether waiting pods may care: a heartbeat is nothing to them."""
         name = node.metadata.name

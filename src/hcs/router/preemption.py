@@ -26,7 +26,6 @@ from hcs.kube.writes import evict
 from hcs.model.allocations import Allocation
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
-from hcs.model.requests import read_request
 from hcs.placement.gangs import Gang, GangPlan
 from hcs.placement.preemption import (
     GangVictims,
@@ -134,7 +133,7 @@ class Preemption:
         Raises:
             RefusedError: the request cannot be read.
         """
-        request = read_request(pod)
+        request = self._desk.request_of(pod)
         if request is None:
             return dict(proposed)
         running = self._desk.running(proposed)
@@ -146,6 +145,7 @@ class Preemption:
             budgets=self._desk.budgets(),
             reference_rates=self._desk.rates(),
             bound=self._desk.bound_for(pod, request),
+            serves=self._desk.roomy(pod),
         )
 
     async def tend(self) -> float | None:
@@ -208,10 +208,11 @@ class Preemption:
             budgets=desk.budgets(),
             reference_rates=desk.rates(),
             bound=desk.bound_for(pod, preemptor.request),
+            serves=desk.roomy(pod),
         )
 
     def _preemptor(self, pod: Pod) -> Preemptor:
-        request = read_request(pod)
+        request = self._desk.request_of(pod)
         if request is None:
             raise RefusedError(Refusal("NotOurs", "the pod asks for nothing of ours"))
         cpu, memory = amounts_of(pod)
@@ -229,8 +230,9 @@ class Preemption:
         """Promise first, then nominate, then evict."""
         if isinstance(chosen, VictimPlan):
             (pod,) = candidate.pods
-            allocations = {pod.metadata.uid: chosen.placement.allocation(pod.metadata.uid)}
-            node = chosen.node
+            node, bare = chosen.node, chosen.placement.allocation(pod.metadata.uid)
+            gone = [held for uid in chosen.victims if (held := self._desk.view.allocations.get(uid)) is not None]
+            allocations = {pod.metadata.uid: self._desk.with_cores(pod, bare, gone) or bare}
         else:
             allocations, node = _of_plan(chosen.plan), ""
         victims = [one for uid in chosen.victims if (one := self._desk.bound_pod(uid)) is not None]

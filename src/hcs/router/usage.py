@@ -35,7 +35,7 @@ class Usage(Collector):
         namespaces: dict[str, None] = {}
         for uid, held in sorted(self._view.allocations.items()):
             pod = self._view.pod(uid)
-            if pod is None:
+            if pod is None or not held.containers:
                 continue
             namespace = pod.metadata.namespace or "default"
             labels = [namespace, pod.metadata.name, held.node, held.vendor, held.model]

@@ -17,14 +17,18 @@ from hcs.kube.informer import ChangeKind, Informer
 from hcs.kube.resources import ComputeNode, ExchangeRate, Lease, Node, Pod, PodDisruptionBudget, RuntimeProfile
 from hcs.model import names
 from hcs.model.allocations import Allocation, allocation_of
-from hcs.model.devices import NodeInventory
+from hcs.model.devices import Location, NodeInventory
+from hcs.model.locations import locate
 from hcs.model.refusals import Refusal
+from hcs.neuro.capacities import DOMAIN
+from hcs.neuro.scheduling import offered_by
 from hcs.placement.appraisals import ReferenceRates
 from hcs.placement.placer import Placer
 from hcs.router.heartbeats import Heartbeats
 from hcs.router.images import RuntimeImage, read_profiles
 from hcs.router.machines import Machines
 from hcs.router.references import SiteRates, overlaid, read_site_rates, with_site_rates
+from hcs.router.spikes import capacities_of, taken_elsewhere
 
 _ONE_BY_ONE = 32
 """Nodes that are changed one at a time; above it the fleet is laid out anew."""
@@ -48,6 +52,7 @@ class FleetView:
         today: Callable[[], datetime.datetime],
         reference_rates: ReferenceRates | None = None,
         policy: str = "hcs",
+        domain: str = DOMAIN,
     ) -> None:
         """Prepare; nothing is read before :meth:`run`.
 
@@ -61,7 +66,9 @@ class FleetView:
             today: the wall clock, for Leases seen for the first time.
             reference_rates: of models outside the fleet, below a site's own.
             policy: how places are chosen.
+            domain: of the spiking resources.
         """
+        self.domain = domain
         self._pods = Informer(client, Pod)
         self._machines = Informer(client, Node, namespace=None)
         self._budgets = Informer(client, PodDisruptionBudget)
@@ -152,6 +159,10 @@ class FleetView:
             self._sorted = tuple(self._inventories[name] for name in sorted(self._inventories))
         return self._sorted
 
+    def inventory(self, node: str) -> NodeInventory | None:
+        """One of them."""
+        return self._inventories.get(node)
+
     @property
     def node_names(self) -> tuple[str, ...]:
         """Their names."""
@@ -196,31 +207,45 @@ class FleetView:
 
     def _pod_changed(self, kind: ChangeKind, pod: Pod, _before: Pod | None) -> None:
         self.machines.pod_changed(kind, pod)
+        uid = pod.metadata.uid
         if pod.spec.schedulerName not in names.SCHEDULERS:
+            self._hold(uid, None if kind == "DELETED" or pod.finished else taken_elsewhere(pod, self.domain))
             self._on_other(kind, pod)
             return
-        uid = pod.metadata.uid
         if kind == "DELETED":
             self._by_uid.pop(uid, None)
         else:
             self._by_uid[uid] = pod
-        held = None if kind == "DELETED" or pod.finished else allocation_of(pod)
-        before = self._allocations.get(uid)
-        change: Held = ""
-        if held != before:
-            change = "freed" if held is None else "taken"
-            if held is None:
-                del self._allocations[uid]
-            else:
-                self._allocations[uid] = held
-            self._placer.bind(uid, held)
-        self._on_pod(kind, pod, change)
+        ended = kind == "DELETED" or pod.finished
+        self._on_pod(
+            kind, pod, self._hold(uid, None if ended else allocation_of(pod) or taken_elsewhere(pod, self.domain))
+        )
+
+    def _hold(self, uid: str, held: Allocation | None) -> Held:
+        """A bound pod holds this now; says what that changes."""
+        if held == self._allocations.get(uid):
+            return ""
+        if held is None:
+            del self._allocations[uid]
+        else:
+            self._allocations[uid] = held
+        self._placer.bind(uid, held)
+        return "freed" if held is None else "taken"
 
     def _node_changed(self, kind: ChangeKind, node: ComputeNode, _before: ComputeNode | None) -> None:
-        name, inventory = node.metadata.name, self._inventory(node)
-        if kind != "DELETED" and self._inventories.get(name) == inventory:
+        self._describe(node.metadata.name, None if kind == "DELETED" else node)
+
+    def _describe(self, name: str, node: ComputeNode | None) -> None:
+        """A node is described like this now; one without cards may still offer spikes."""
+        spikes = offered_by(self.machines.allocatable(name), domain=self.domain)
+        if node is None and not spikes:
+            inventory = None
+        else:
+            bare = NodeInventory(name=name, location=locate(self.machines.labels(name), Location()))
+            inventory = capacities_of(self._inventory(node) if node is not None else bare, spikes)
+        if self._inventories.get(name) == inventory:
             return
-        if kind == "DELETED":
+        if inventory is None:
             self._inventories.pop(name, None)
         else:
             self._inventories[name] = inventory
@@ -233,12 +258,11 @@ class FleetView:
 
     def _machine_changed(self, kind: ChangeKind, machine: Node, _before: Node | None) -> None:
         """kube-scheduler wakes those it refused when a node changes; where it stands may have changed for us."""
-        if not self.machines.node_changed(kind, machine):
-            return
-        node = self._nodes.get(machine.metadata.name)
-        if node is not None:
-            self._node_changed("MODIFIED", node, None)
-        self._on_machine()
+        woken = self.machines.node_changed(kind, machine)
+        if woken or kind == "DELETED":
+            self._describe(machine.metadata.name, self._nodes.get(machine.metadata.name))
+        if woken:
+            self._on_machine()
 
     def _profile_changed(self, _kind: ChangeKind, _profile: RuntimeProfile, _before: RuntimeProfile | None) -> None:
         self._offers = None
@@ -258,7 +282,8 @@ class FleetView:
         found = sorted(self._rates.values(), key=lambda rate: rate.metadata.name)
         self._site, self._reference = read_site_rates(rate.spec for rate in found), None
         for node in self._nodes.values():
-            self._inventories[node.metadata.name] = self._inventory(node)
+            offered = offered_by(self.machines.allocatable(node.metadata.name), domain=self.domain)
+            self._inventories[node.metadata.name] = capacities_of(self._inventory(node), offered)
         self._unplaced.update(self._inventories)
         self._sorted = self._noted = None
         self._on_fleet()

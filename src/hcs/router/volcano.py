@@ -27,7 +27,6 @@ from hcs.model import names
 from hcs.model.allocations import AllocationError
 from hcs.model.pods import Pod
 from hcs.model.refusals import RefusedError
-from hcs.model.requests import read_request
 from hcs.router.annotations import AnnotationError
 from hcs.router.binder import binding_annotations
 from hcs.router.decisions import Chosen, NotOurs, Refused
@@ -127,7 +126,7 @@ class VolcanoVerbs:
     async def _record(self, pod: Pod, decision: Chosen) -> None:
         note = note_for(pod, self._desk.view.inventories)
         added = binding_annotations(pod, decision.allocation, decision.reason, note.resume_from if note else "")
-        request = read_request(pod)
+        request = self._desk.request_of(pod)
         image = image_for(self._desk.view.offers, request, decision.allocation.vendor) if request else ""
         body = image_patch(pod, decision.allocation, image) or {"metadata": {"uid": pod.metadata.uid}}
         body["metadata"] = {**body["metadata"], "annotations": added}

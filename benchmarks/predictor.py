@@ -1,0 +1,187 @@
+"""How far predictions are from what was measured: run times alone, in new layouts, of new models; slowdown in pairs.
+
+Errors are of run time (of 1/rate where a file gives rates) and, for pairs, of the normalised rates. With ``--probes K``
+the first K smallest single-card rows of the test file are given to the training for each model unseen there and for
+each unseen pairing of a known model; they are not scored. ``--probe-each pairing`` gives K for every unseen pairing of
+an unseen model too. ``sync_s`` of scored rows is never read. Prints one JSON line.
+
+    python -m benchmarks.predictor --set sia --train step_times_train.csv --test step_times_test.csv --json
+"""
+
+import argparse
+import csv
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hcs.predict.novelty import probes
+from hcs.predict.runtime import RunTimePredictor, Training
+from hcs.predict.sharing import PairTraining, SlowdownPredictor, pairs
+from hcs.predict.table import Floats, Index, Mask, Names, Table, table
+from hcs.predict.trees import KINDS
+
+Row = Mapping[str, str]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; 0 on success, 2 for a file that cannot be read."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", choices=("gavel", "sia", "pairs"), required=True)
+    parser.add_argument("--train", type=Path, required=True)
+    parser.add_argument("--test", type=Path, required=True)
+    parser.add_argument("--probes", type=int, default=0)
+    parser.add_argument("--probe-each", choices=("model", "pairing"), default="model")
+    parser.add_argument("--trees", choices=KINDS, default="boosted")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--limit", type=int, default=3200, help="rows the process is conditioned on at most")
+    parser.add_argument("--json", action="store_true", help="accepted for symmetry; the output is always JSON")
+    options = parser.parse_args(arguments)
+    if options.probes < 0:
+        parser.error("--probes counts probe runs: 0 or more")
+    started = time.perf_counter()
+    try:
+        train, test = _rows(options.train), _rows(options.test)
+        score = _pairs if options.set == "pairs" else _times
+        result = score(train, test, options)
+    except (OSError, KeyError, ValueError) as error:
+        detail = f"column {error} is missing" if isinstance(error, KeyError) else str(error)
+        print(f"cannot score {options.test} with {options.train}: {detail}", file=sys.stderr)
+        return 2
+    print(json.dumps({**result, "seed": options.seed, "seconds": round(time.perf_counter() - started, 1)}))
+    return 0
+
+
+def summary(predicted: Floats, low: Floats, high: Floats, truth: Floats, group: Names) -> dict[str, object]:
+    """The figures of all rows and of each group."""
+    return {
+        **_figures(predicted, low, high, truth),
+        "by_group": {
+            str(name): _figures(*(column[group == name] for column in (predicted, low, high, truth)))
+            for name in np.unique(group)
+        },
+    }
+
+
+def given(train: Table, test: Table, count: int, each: str) -> Index:
+    """Positions in ``test`` of the rows given as probe runs."""
+    every = np.arange(len(test), dtype=np.intp)
+    chosen: list[Index] = []
+    new_models = ~np.isin(test.model, train.model)
+    if each == "model":
+        chosen += [probes(test, every[test.model == name], count) for name in np.unique(test.model[new_models])]
+    rest = ~np.isin(test.pairing, train.pairing) & (~new_models | (each == "pairing"))
+    chosen += [probes(test, every[test.pairing == name], count) for name in np.unique(test.pairing[rest])]
+    return np.concatenate([np.zeros(0, dtype=np.intp), *chosen])
+
+
+def _times(train: list[Row], test: list[Row], options: argparse.Namespace) -> dict[str, object]:
+    parse, seconds = (_gavel, _rate_seconds) if options.set == "gavel" else (_sia, _step_seconds)
+    rows, asked = parse(train), parse(test)
+    known, truth = seconds(train), seconds(test)
+    exchange = _column(train, "sync_s") if options.set == "sia" else None
+    positions = given(rows, asked, options.probes, options.probe_each)
+    if len(positions):
+        rows, known = rows.joined(asked.take(positions)), np.concatenate([known, truth[positions]])
+        if exchange is not None:
+            exchange = np.concatenate([exchange, _column([test[i] for i in positions], "sync_s")])
+    scored: Mask = np.ones(len(asked), dtype=np.bool_)
+    scored[positions] = False
+    scored &= np.isfinite(truth) & (truth > 0)
+    if not scored.any():
+        raise ValueError("no row of the test file is left to score; it needs rows with a positive time or rate")
+    predictor = RunTimePredictor(Training(rows, known, exchange, options.seed, options.trees, options.limit))
+    forecast = predictor.predict(asked.take(scored))
+    group = np.array([row.get("split") or "all" for row in test])[scored]
+    answer = summary(forecast.seconds, forecast.low, forecast.high, truth[scored], group)
+    levels, counts = np.unique(forecast.novelty, return_counts=True)
+    return {
+        **answer,
+        "rows": int(scored.sum()),
+        "probes": len(positions),
+        "fallback": int(forecast.fallback.sum()),
+        "trees": options.trees,
+        "trees_share": predictor.tree_share,
+        "novelty": {str(name): int(count) for name, count in zip(levels, counts, strict=True)},
+    }
+
+
+def _pairs(train: list[Row], test: list[Row], options: argparse.Namespace) -> dict[str, object]:
+    rows, rates = pairs(train)
+    asked, truth = pairs(test)
+    group = np.array([row.get("split") or "all" for row in test]).repeat(2)
+    scored = np.isfinite(truth) & (truth > 0)
+    if not scored.any():
+        raise ValueError("no side of a pair that ran has a rate alone; nothing to score")
+    predictor = SlowdownPredictor(PairTraining(rows, rates, options.seed, options.trees))
+    forecast = predictor.predict(asked)
+    answer = summary(*(column[scored] for column in (forecast.rate, forecast.low, forecast.high, truth, group)))
+    return {**answer, "rows": int(scored.sum()), "trees": options.trees}
+
+
+def _figures(predicted: Floats, low: Floats, high: Floats, truth: Floats) -> dict[str, float | int]:
+    error = np.abs(predicted / truth - 1)
+    # Ends of an interval pass through logarithms, and rates are clipped at 1: equal means inside.
+    covered = (low <= truth * (1 + 1e-9)) & (truth <= high * (1 + 1e-9))
+    return {
+        "mape_pct": round(100 * float(error.mean()), 2),
+        "median_ape_pct": round(100 * float(np.median(error)), 2),
+        "coverage_90_pct": round(100 * float(covered.mean()), 1),
+        "rows": len(truth),
+    }
+
+
+def _rows(path: Path) -> list[Row]:
+    with path.open(newline="") as lines:
+        rows: list[Row] = list(csv.DictReader(lines))
+    if not rows:
+        raise ValueError(f"{path} has no rows")
+    return rows
+
+
+def _column(rows: Sequence[Row], name: str) -> Floats:
+    return np.array([float(row[name] or "nan") for row in rows], dtype=np.float64)
+
+
+def _rate_seconds(rows: Sequence[Row]) -> Floats:
+    rate = _column(rows, "steps_per_s")
+    return np.divide(1.0, rate, out=np.full(len(rows), np.nan), where=rate > 0)
+
+
+def _step_seconds(rows: Sequence[Row]) -> Floats:
+    return _column(rows, "step_s")
+
+
+def _gavel(rows: Sequence[Row]) -> Table:
+    cards = [int(row["num_gpus"]) for row in rows]
+    return table(
+        [row["model"] for row in rows],
+        [row["gpu"] for row in rows],
+        [float(row["batch_size"]) for row in rows],
+        [[count] if row["consolidated"] == "1" else [1] * count for row, count in zip(rows, cards, strict=True)],
+    )
+
+
+def _sia(rows: Sequence[Row]) -> Table:
+    even = [row["layout"] == "even" for row in rows]
+    return table(
+        [row["model"] for row in rows],
+        [row["gpu"] for row in rows],
+        [float(row["local_batch"]) for row in rows],
+        [
+            _evenly(int(row["gpus"]), int(row["nodes"])) if spread else [int(part) for part in row["layout"].split("-")]
+            for row, spread in zip(rows, even, strict=True)
+        ],
+        ["even" if spread else "" for spread in even],
+    )
+
+
+def _evenly(cards: int, nodes: int) -> list[int]:
+    return [cards // nodes + (index < cards % nodes) for index in range(nodes)]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

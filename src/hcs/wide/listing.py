@@ -1,0 +1,62 @@
+"""List scheduling: jobs in an order, each where it finishes first.
+
+A job may be planned to wait for a better kind of card; taking the fastest that happens to be free is as bad as chance.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from hcs.wide.jobs import Job
+from hcs.wide.profile import Profile
+from hcs.wide.snapshot import Place, Snapshot
+
+
+class Board:
+    """Profiles of all pools in the making of one plan."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.profiles: dict[str, Profile] = snapshot.profiles()
+
+    def copy(self) -> "Board":
+        """An independent copy."""
+        twin = Board.__new__(Board)
+        twin.snapshot = self.snapshot
+        twin.profiles = {name: profile.copy() for name, profile in self.profiles.items()}
+        return twin
+
+    def options(self, job: Job, pools: Iterable[str] | None = None) -> list[tuple[int, Place]]:
+        """Expected finish and place on every pool that admits the job."""
+        found = []
+        for pool in self.snapshot.pools:
+            run = pool.admits(job)
+            if run is None or (pools is not None and pool.name not in pools):
+                continue
+            ready = self.snapshot.ready(job, pool)
+            if ready is None:
+                continue
+            start = self.profiles[pool.name].earliest(job.cards, run.upper, ready)
+            found.append((start + run.expected, Place(job.id, pool.name, start, start + run.upper)))
+        return found
+
+    def best(self, job: Job) -> Place | None:
+        """The place of the earliest expected finish; the first pool of equal ones."""
+        return min(self.options(job), key=lambda option: option[0], default=(0, None))[1]
+
+    def book(self, job: Job, place: Place) -> None:
+        """Take the place."""
+        self.profiles[place.pool].book(job.cards, place.start, place.end)
+
+    def release(self, job: Job, place: Place) -> None:
+        """Give it back."""
+        self.profiles[place.pool].book(-job.cards, place.start, place.end)
+
+
+def listed(board: Board, jobs: Sequence[Job]) -> list[Place]:
+    """Places of the jobs, booked in this order; a job without any is left out."""
+    places = []
+    for job in jobs:
+        place = board.best(job)
+        if place is not None:
+            board.book(job, place)
+            places.append(place)
+    return places
