@@ -140,20 +140,20 @@ def rows_of(snapshot: Snapshot, group: Integers | None = None) -> Rows:
     grid = grid_of(fleet)
     if group is None:
         group = np.arange(len(fleet.group_node))
-    slots, vram = grid.slots[group], grid.vram[group]
-    used = snapshot.used[:, slots] if len(fleet.devices) else np.zeros((4, *slots.shape), dtype=np.int64)
-    usable = grid.usable[group] & (used[3] == 0)
+    slots, vram = grid.slots.take(group, axis=0), grid.vram.take(group, axis=0)  # ``take`` is twice as fast as []
+    used = snapshot.used.take(slots, axis=1) if len(fleet.devices) else np.zeros((4, *slots.shape), dtype=np.int64)
+    usable = grid.usable.take(group, axis=0) & (used[3] == 0)
     free_bytes = np.maximum(vram - used[0], 0)
-    free = np.floor(free_bytes * float(CARD) / grid.vram_divisor[group])
+    free = np.floor(free_bytes * float(CARD) / grid.vram_divisor.take(group, axis=0))
     if grid.rated:
-        milliacu = grid.milliacu[group]
+        milliacu = grid.milliacu.take(group, axis=0)
         free_milliacu = np.maximum(milliacu - used[1], 0)
-        parts = np.floor(free_milliacu * float(CARD) / grid.milliacu_divisor[group])
-        free = np.minimum(free, parts + grid.unrated[group])
+        parts = np.floor(free_milliacu * float(CARD) / grid.milliacu_divisor.take(group, axis=0))
+        free = np.minimum(free, parts + grid.unrated.take(group, axis=0))
     else:
         free_milliacu = used[1] * 0
     free *= usable
-    kind = grid.kind[group]
+    kind = grid.kind.take(group, axis=0)
     if fleet.columns:
         node = fleet.group_node[group]
         room = np.maximum(fleet.room[node] - snapshot.taken[node], 0).astype(np.float64)

@@ -43,7 +43,6 @@ class Caretaker:
             self._stirred.clear()
             now = self._router.desk.now()
             if self._router.reservations.lapse(now):
-                self._router.count()
                 self._router.grown()
             for held in self._router.reservations.doubtful(now):
                 await self._look_after(held)

@@ -234,7 +234,6 @@ class Desk:
     def hold(self, pod: Pod, allocation: Allocation, reason: str, seconds: float | None = None) -> None:
         """Promise devices to a pod; for as long as any promise unless said otherwise."""
         self.reservations.hold(pod.key, allocation, reason, self.now(), seconds)
-        self.count()
 
     def commit(self, pod: Pod, allocation: Allocation, reason: str) -> None:
         """A Binding is about to be sent."""
@@ -244,12 +243,7 @@ class Desk:
         """Drop what these pods were promised, which may help others."""
         dropped = [uid for uid in uids if self.reservations.drop(uid)]
         if dropped:
-            self.count()
             self._grown()
-
-    def count(self) -> None:
-        """Bring the gauge up to date."""
-        self.meters.reservations.set(len(self.reservations))
 
     def tell(self, pod: Pod, reason: str, message: str, *, warning: bool) -> None:
         """Record an event about a pod, in the background."""

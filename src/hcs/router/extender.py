@@ -126,6 +126,8 @@ class Extender:
         self.waiting = WaitingRoom()
         self.meters = Meters()
         self.meters.registry.register(Usage(self.view))
+        self.meters.reservations.set_function(lambda: len(self.reservations))
+        self.meters.waiting.set_function(lambda: len(self.waiting))
         self.desk = Desk(
             client,
             self.view,
@@ -211,7 +213,6 @@ class Extender:
             return await self._bind(arguments)
         finally:
             self._binding.discard(uid)
-            self.count()
 
     def preempt(self, arguments: PreemptArguments) -> PreemptAnswer:
         """Look at the victims that kube-scheduler chose for CPU and memory: leave nodes out, or add victims.
@@ -341,7 +342,6 @@ class Extender:
             self.desk.tell(pod, "FailedPlacement", decision.summary, warning=True)
             self._stirred.set()  # somebody may be evicted for it
             log.info("refused: pod=%s why=%s", pod.key, decision.summary)
-        self.count()
         return FilterAnswer(failed_and_unresolvable_nodes={name: str(why) for name, why in decision.nodes.items()})
 
     def _bound(self, result: str, error: str = "") -> BindAnswer:
@@ -372,7 +372,6 @@ class Extender:
     def released(self, uid: str) -> None:
         """Whatever the pod held is free, which may help others."""
         if self.reservations.drop(uid):
-            self.count()
             self.grown()
 
     def is_binding(self, uid: str) -> bool:
@@ -385,11 +384,6 @@ class Extender:
         self.offers.grown()
         self.conductor.book.grown()
         self._stirred.set()
-
-    def count(self) -> None:
-        """Bring the gauges up to date."""
-        self.meters.reservations.set(len(self.reservations))
-        self.meters.waiting.set(len(self.waiting))
 
     def _pod_changed(self, kind: ChangeKind, pod: Pod, held: Held) -> None:
         """kube-scheduler wakes those it refused when a bound pod goes; those behind our gates it does not know."""
@@ -419,7 +413,6 @@ class Extender:
                 self.released(uid)
         elif not self.view.synced and self._is_ours(pod) and _was_refused(pod):
             self.waiting.find(uid)
-        self.count()
 
     def _is_ours(self, pod: Pod) -> bool:
         return asks_for_compute(pod) or asks_for_guests(pod) or asks_for_spikes(pod, self.view.domain)

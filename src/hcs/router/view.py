@@ -98,6 +98,7 @@ class FleetView:
         self._offers: tuple[RuntimeImage, ...] | None = None
         self._placer = Placer(policy=policy)
         self._unplaced: set[str] = set()
+        self._synced = False
         self._noted: tuple[NodeInventory, ...] | None = None
         self.machines = Machines()
         self._machines.on_change(self._machine_changed)
@@ -116,7 +117,9 @@ class FleetView:
     @property
     def synced(self) -> bool:
         """Whether every kind has been read once; from then on the view is answered from, also while cut off."""
-        return all(informer.synced.is_set() for informer in self._informers)
+        if not self._synced:
+            self._synced = all(informer.synced.is_set() for informer in self._informers)
+        return self._synced
 
     async def wait_synced(self) -> None:
         """Wait for :attr:`synced`."""
