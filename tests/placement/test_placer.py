@@ -76,6 +76,24 @@ def test_what_a_pod_is_bound_with_counts_before_what_it_was_promised() -> None:
     assert placer.snapshot.same_as(Snapshot.build([node("a", "t4"), node("b", "t4")]))
 
 
+def test_a_card_that_fell_ill_changes_the_reason_that_was_remembered() -> None:
+    """The cards stay the same, so the scores are kept; what is said about the node must not be."""
+    placer = Placer([node("a", "t4", "t4")])
+    greedy = ComputeRequest((whole(2),), sharing="exclusive")
+    owner = placer.place(greedy)
+    assert isinstance(owner, Placement)
+    placer.promise("owner", owner.allocation("owner"))
+    for cards, reason in (
+        (("t4", "t4"), "CardsTaken"),
+        (("t4", "t4:Failed"), "DeviceUnhealthy"),
+        (("t4", "t4"), "CardsTaken"),
+    ):
+        placer.put_node(node("a", *cards))
+        refused = placer.place(greedy)
+        assert isinstance(refused, Unplaceable)
+        assert [one.refusal.reason for one in refused.refusals] == [reason]
+
+
 def _renamed(allocation: Allocation) -> dict[str, tuple[object, ...]]:
     return {
         name: tuple(msgspec.structs.replace(grant, device="b/t4-0") for grant in grants)
