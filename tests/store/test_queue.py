@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from hcs.store.clusters import ClusterConfig, Line
+from hcs.store.database import Change
 from hcs.store.errors import (
     ForbiddenTransitionError,
     KeyReusedError,
@@ -16,7 +17,7 @@ from hcs.store.errors import (
     StoreError,
     UnknownEntryError,
 )
-from hcs.store.queue import LOG_BYTES, Change, QueueStore
+from hcs.store.queue import LOG_BYTES, QueueStore
 from hcs.wide.entries import Entry, Placement, Submission
 
 PLACE = Placement("east", "v100", decided=5, expected=100, upper=120, job="cpn-id0001-0")
@@ -239,7 +240,7 @@ def test_one_process_writes_and_others_read(tmp_path: Path) -> None:
         with QueueStore.read(path) as reader:
             entry = submit(store)
             assert reader.entries() == [entry]
-            with pytest.raises(StoreError, match="QueueNotWritable"):
+            with pytest.raises(StoreError, match="QueueReadOnly"):
                 submit(reader)
     with QueueStore.open(path, make_id=ids()) as store:
         assert store.entries() == [entry]

@@ -5,20 +5,17 @@ method that raises has changed nothing. There is one writer, a process that hold
 may be called from any thread; calls are short and follow one another.
 """
 
-import contextlib
 import hashlib
-import logging
 import re
-import sqlite3
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from hcs.store import schema
 from hcs.store.clusters import ClusterConfig
+from hcs.store.database import Change, Database
 from hcs.store.errors import (
     ForbiddenTransitionError,
     KeyReusedError,
@@ -26,13 +23,10 @@ from hcs.store.errors import (
     StoreError,
     UnknownEntryError,
 )
-from hcs.store.hold import Hold
 from hcs.store.sealing import seal, unseal
 from hcs.wide.entries import Entry, Submission, Transition
 from hcs.wide.jobs import Milliseconds
 from hcs.wide.lifecycle import ENDED, STATES, State, may_follow
-
-log = logging.getLogger(__name__)
 
 LOG_BYTES: Final = 64 * 1024
 """What is kept of the log of one attempt: its end."""
@@ -45,24 +39,13 @@ _FIXED: Final = frozenset(("id", "manifest", "key", "submitted", "version", "sta
 T = TypeVar("T")
 
 
-class Change(msgspec.Struct, frozen=True):
-    """What listeners are told, once it is on disk: an entry as it now stands, or the name of a cluster object."""
-
-    entry: Entry | None = None
-    cluster: str = ""
-
-
 class QueueStore:
     """See the module. Made by :meth:`open` or :meth:`read`; ``queue_id`` is random and made once, with the file."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, hold: Hold | None) -> None:
-        self._path, self._connection, self._hold = path, connection, hold
-        self._guard = threading.RLock()
-        self._depth = 0
-        self._untold: list[Change] = []
-        self._listeners: list[Callable[[Change], None]] = []
-        self._make_id: Callable[[], str] = lambda: ""
-        self.queue_id: str = connection.execute("SELECT value FROM fact WHERE name = 'queue'").fetchone()[0]
+    def __init__(self, database: Database, make_id: Callable[[], str]) -> None:
+        self._database, self._make_id = database, make_id
+        self._run, self._read = database.run, database.rows
+        self.queue_id: str = database.rows("SELECT value FROM fact WHERE name = 'queue'")[0][0]
 
     @classmethod
     def open(cls, path: Path | str, *, make_id: Callable[[], str]) -> "QueueStore":
@@ -77,20 +60,7 @@ class QueueStore:
             StoreDamagedError: it is not a queue, damaged, or newer than this program.
             NotWritableError: it cannot be written.
         """
-        path = Path(path)
-        hold = Hold(path)
-        try:
-            store = cls(path, schema.connect(path, _checked(make_id())), hold)
-            try:
-                hold.begin(store._changes())
-            except BaseException:
-                store._connection.close()
-                raise
-        except BaseException:
-            hold.release()
-            raise
-        store._make_id = make_id
-        return store
+        return cls(Database.write(Path(path), _checked(make_id())), make_id)
 
     @classmethod
     def read(cls, path: Path | str) -> "QueueStore":
@@ -99,15 +69,11 @@ class QueueStore:
         Raises:
             StoreDamagedError: there is none, or it cannot be read.
         """
-        path = Path(path)
-        return cls(path, schema.connect_reader(path), None)
+        return cls(Database.read(Path(path)), lambda: "")
 
     def close(self) -> None:
         """Close the file and let another process write it. A second call does nothing."""
-        with self._guard:
-            self._connection.close()
-            if self._hold is not None:
-                self._hold.release()
+        self._database.close()
 
     def __enter__(self) -> "QueueStore":
         return self
@@ -118,54 +84,16 @@ class QueueStore:
     def on_change(self, listener: Callable[[Change], None]) -> Callable[[], None]:
         """Call ``listener`` after every change that is on disk, on the thread that made it; returns how to stop that.
 
-        It must be quick and must not raise: to wake a task, set an event.
+        It must be quick: to wake a task, set an event.
         """
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+        return self._database.on_change(listener)
 
-    @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
+    def together(self) -> AbstractContextManager[None]:
         """Changes inside become one: all of them are on disk when it ends, or, if anything raises, none.
 
         Inside another such block it is a part of that one, which can fail by itself.
         """
-        with self._guard:
-            depth, told = self._depth, len(self._untold)
-            self._run(f"SAVEPOINT part{depth}" if depth else "BEGIN IMMEDIATE")
-            self._depth += 1
-            try:
-                yield
-                if depth:
-                    self._run(f"RELEASE part{depth}")
-                else:
-                    self._commit()
-            except BaseException:
-                del self._untold[told:]
-                with contextlib.suppress(sqlite3.Error):
-                    if self._connection.in_transaction:
-                        self._connection.execute(f"ROLLBACK TO part{depth}" if depth else "ROLLBACK")
-                raise
-            finally:
-                self._depth -= 1
-            if depth:
-                return
-            changes, self._untold = self._untold, []
-        for change in changes:
-            for listener in tuple(self._listeners):
-                try:
-                    listener(change)
-                except Exception:
-                    log.exception("a listener of the queue failed")
-
-    def _commit(self) -> None:
-        changes = self._changes() + 1
-        self._run("UPDATE fact SET value = ? WHERE name = 'changes'", (str(changes),))
-        self._run("COMMIT")
-        if self._hold is not None:
-            self._hold.tell(changes)
-
-    def _changes(self) -> int:
-        return int(self._run("SELECT value FROM fact WHERE name = 'changes'").fetchone()[0])
+        return self._database.together()
 
     # Entries
 
@@ -402,14 +330,14 @@ class QueueStore:
                 "INSERT INTO cluster VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body",
                 (cluster.name, seal(msgspec.json.encode(cluster))),
             )
-            self._untold.append(Change(cluster=cluster.name))
+            self._database.tell(Change(cluster=cluster.name))
 
     def drop_cluster(self, name: str) -> bool:
         """Forget a cluster object; False where there is none."""
         with self.together():
             dropped = self._run("DELETE FROM cluster WHERE name = ?", (name,)).rowcount > 0
             if dropped:
-                self._untold.append(Change(cluster=name))
+                self._database.tell(Change(cluster=name))
             return dropped
 
     def clusters(self) -> list[ClusterConfig]:
@@ -417,24 +345,7 @@ class QueueStore:
         rows = self._read("SELECT body FROM cluster ORDER BY name")
         return [_CLUSTER.decode(unseal(row[0])) for row in rows]
 
-    # The file
-
-    def _run(self, statement: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
-        try:
-            return self._connection.execute(statement, values)
-        except sqlite3.ProgrammingError as error:
-            raise StoreError("QueueClosed", f"{self._path} was closed ({error}); open it again") from error
-        except sqlite3.IntegrityError:
-            raise
-        except sqlite3.DatabaseError as error:
-            raise schema.translated(error, self._path) from error
-
-    def _read(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        with self._guard:
-            try:
-                return self._run(statement, values).fetchall()
-            except sqlite3.DatabaseError as error:
-                raise schema.translated(error, self._path) from error
+    # Inside
 
     def _current(self, id: str) -> Entry:
         row = self._run("SELECT manifest, body FROM entry WHERE id = ?", (id,)).fetchone()
@@ -449,11 +360,11 @@ class QueueStore:
             "UPDATE entry SET state = ?, version = ?, turn = ?, body = ? WHERE id = ?",
             (entry.state, entry.version, entry.turn, _body(entry), entry.id),
         )
-        self._untold.append(Change(entry))
+        self._database.tell(Change(entry))
 
     def _record(self, entry: Entry, before: State | None) -> None:
         if before is None:
-            self._untold.append(Change(entry))
+            self._database.tell(Change(entry))
         step = Transition(
             entry.id, entry.changed, before, entry.state, entry.reason, entry.message, placement=entry.placement
         )
