@@ -67,7 +67,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One job of the queue. ``reason`` and ``message`` are those of its last transition.
 
     ``attempts`` counts runs that ended badly; ``turn`` is its place in the line: later attempts go behind others.
-    ``floor`` is the memory that was seen to be too little, in bytes on one card, plus one step.
+    ``floor`` is the memory that was seen to be too little, in bytes on one card, plus one step; ``host_floor`` the same
+    of one pod's host memory.
     """
 
     id: str
@@ -86,6 +87,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str = ""
     progress: float | None = None
     ended: Milliseconds | None = None
+    host_floor: Bytes | None = None
 
 
 class Transition(msgspec.Struct, frozen=True, omit_defaults=True):
