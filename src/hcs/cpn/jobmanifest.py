@@ -97,7 +97,9 @@ def _pod_spec(
         digests = " ".join(blob.digest for blob in entry.submission.inputs)
         told = [{"name": BLOB_STORE, "value": store}, {"name": INPUTS, "value": digests}]
         for container in containers:
-            own = [variable for variable in container.get("env") or () if variable.get("name") not in (BLOB_STORE, INPUTS)]
+            own = [
+                variable for variable in container.get("env") or () if variable.get("name") not in (BLOB_STORE, INPUTS)
+            ]
             container["env"] = [*own, *told]
     spec["containers"] = containers
     merged: dict[str, Any] = merge(spec, overlay.spec)
@@ -159,4 +161,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 def _texts(annotations: Mapping[str, Any]) -> dict[str, str]:
     """Annotations as the API wants them: numbers that were not quoted become text."""
-    return {key: value if isinstance(value, str) else msgspec.json.encode(value).decode() for key, value in annotations.items()}
+    return {
+        key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for key, value in annotations.items()
+    }
