@@ -299,4 +299,4 @@ def _matern(squared: dict[str, Floats], lengths: Floats, group: tuple[str, ...])
     decay = np.exp(-radius)
     kernel = (1 + radius) * decay
     # dk/dlog l_d = 3 exp(-r) d²/l²; relative to k, because it multiplies whole products.
-    return kernel, 3.0 * decay / kernel
+    return kernel, 3.0 / (1 + radius)
