@@ -19,13 +19,23 @@ BLACKOUT: Final[Milliseconds] = 60_000
 """For so long nothing is started on a cluster that is out of reach, or too busy; what is promised there stays so."""
 
 
-def pool_name(cluster: str, kind: str) -> str:
-    """The name of a pool in plans, and of its kind in run times: each cluster's cards are a kind of their own.
+def kind_at(cluster: str, kind: str) -> str:
+    """A kind in plans: each cluster's cards are one of their own, so that a job may be kept from a single cluster.
 
-    >>> pool_name("east", "A100-SXM4-80GB")
+    >>> kind_at("east", "A100-SXM4-80GB")
     'east/A100-SXM4-80GB'
     """
     return f"{cluster}/{kind}"
+
+
+def pool_at(cluster: str, kind: str) -> Pool:
+    """A pool without cards; its name is the one that plans use."""
+    return Pool(cluster, kind_at(cluster, kind), 0)
+
+
+def kind_of(pool: Pool) -> str:
+    """The card model of a pool."""
+    return pool.kind.removeprefix(f"{pool.cluster}/")
 
 
 def pools_of(views: Sequence[ClusterView], placed: Sequence[Entry]) -> tuple[Pool, ...]:
@@ -41,7 +51,7 @@ def pools_of(views: Sequence[ClusterView], placed: Sequence[Entry]) -> tuple[Poo
         free = max(0, pool.usable - pool.taken) if pool is not None else 0
         cards = max(free, held.get((cluster, kind), 0))
         memory = pool.memory if pool is not None else None
-        made.append(Pool(cluster, kind, cards, memory))
+        made.append(Pool(cluster, kind_at(cluster, kind), cards, memory))
     return tuple(made)
 
 
@@ -65,7 +75,7 @@ def running_of(placed: Sequence[Entry], job: Callable[[Entry], Job]) -> list[Run
         placement = entry.placement
         if placement is None:
             continue
-        name = pool_name(placement.cluster, placement.kind)
+        name = pool_at(placement.cluster, placement.kind).name
         started = placement.started or placement.decided
         late = started - placement.decided
         made.append(Running(job(entry), name, started, placement.upper + late, placement.host))
@@ -89,9 +99,9 @@ def closed_pools(
     for pool in pools:
         if pool.cluster not in named:
             why.setdefault(pool.cluster, ("ClusterUnknown", f"cluster {pool.cluster} is not connected"))
-        free = pool.cards - held.get((pool.cluster, pool.kind), 0)
+        free = pool.cards - held.get((pool.cluster, kind_of(pool)), 0)
         if pool.cluster in why and free > 0:
-            shut = Job(f"~{pool.name}", free, {pool.name: RunTime.exactly(BLACKOUT)})
+            shut = Job(f"~{pool.name}", free, {pool.kind: RunTime.exactly(BLACKOUT)})
             blocked.append(Running(shut, pool.name, now, now + BLACKOUT))
     return blocked, why
 
