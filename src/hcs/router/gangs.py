@@ -37,9 +37,9 @@ LONGEST_PAUSE: Final = 300.0
 
 class Standing(msgspec.Struct):
     """One gang, as it stands. ``members`` are its unfinished pods that ask for compute, ``idle`` those that ask for
-    none and are counted only; ``done`` have succeeded; ``tasks`` says of which task of a Volcano Job each is. ``left`` are the members whose Binding is not concluded,
-    ``started`` those whose Binding is written and not seen yet,
-    ``restarting`` those that started without the others and must go again."""
+    none and are counted only; ``done`` have succeeded; ``tasks`` says of which task of a Volcano Job each is.
+    ``left`` are the members whose Binding is not concluded, ``started`` those whose Binding is written and not seen
+    yet, ``restarting`` those that started without the others and must go again."""
 
     membership: Membership
     members: dict[str, Pod] = {}

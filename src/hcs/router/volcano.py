@@ -134,7 +134,7 @@ class VolcanoVerbs:
         return {"errorMessage": ""}
 
     def _doubt(self, uid: str) -> None:
-        """Volcano would not ask about a task whose Binding it has sent: nobody will bind what is recorded on the pod."""
+        """Volcano would not ask about a task whose Binding it has sent: nobody will bind what the pod carries."""
         now, held = self._desk.now(), self._desk.reservations
         since = held.committed_since(uid)
         if since is not None and since + ON_ITS_WAY_SECONDS <= now:
