@@ -1,6 +1,7 @@
 """``hcs measure``: what the cards of this machine really do."""
 
 import datetime
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from hcs.cli.output import Column, Table, say, tell, write_data, write_table
 from hcs.measure.backends import Backend, BackendError, Unit
 from hcs.measure.choice import backends, find_unit
 from hcs.measure.results import Result, rates_of, result_of
-from hcs.measure.suite import COPY_BYTES, SIZES, SMALL_COPY_BYTES, SMALL_SIZES, measure
+from hcs.measure.suite import COPY_BYTES, SIZES, SMALL_COPY_BYTES, SMALL_SECONDS, SMALL_SIZES, measure
 from hcs.model.quantities import show_acu
 
 
@@ -34,17 +35,20 @@ def run(
 ) -> None:
     """What do the cards of this machine really do?
 
-    Times matrix multiplication, memory and card-to-card copies through PyTorch, CuPy, or, where neither sees a card,
-    NumPy on the processor. Uses the cards: run it where nobody else does. The agent runs it by itself under a
-    reservation.
+    Times matrix multiplication, memory and card-to-card copies through PyTorch or CuPy; where neither sees a card, the
+    processor through PyTorch or NumPy. Uses the cards: run it where nobody else does. The agent runs it by itself under
+    a reservation.
 
         hcs measure
 
         hcs measure --device GPU-5a3f... --models --json
     """
     format = chosen_format(output, json)
-    found = backends(emulated_cards)
-    todo = _chosen(found, device)
+    reasons: list[str] = []
+    found = backends(emulated_cards, reasons.append)
+    todo = _chosen(found, device, reasons)
+    if not todo[0][0].is_card:
+        tell(f"no card is measured: {'; '.join(reasons)}")
     results = []
     for backend, unit in todo:
         tell(f"{unit.name} by {backend.name}")
@@ -56,6 +60,7 @@ def run(
             peers=peers,
             sizes=SIZES if full else SMALL_SIZES,
             copied=COPY_BYTES if full else SMALL_COPY_BYTES,
+            most_seconds=math.inf if full else SMALL_SECONDS,
             tell=lambda what: tell(f"  {what}"),
         )
         if models:
@@ -87,7 +92,7 @@ def run(
             tell(f"not measured: {failure.metric}: {failure.why}")
 
 
-def _chosen(found: list[Backend], device: str | None) -> list[tuple[Backend, Unit]]:
+def _chosen(found: list[Backend], device: str | None, reasons: list[str]) -> list[tuple[Backend, Unit]]:
     if device is None:
         first = next((backend for backend in found if backend.units()), None)
         if first is None:
@@ -103,7 +108,7 @@ def _chosen(found: list[Backend], device: str | None) -> list[tuple[Backend, Uni
         listed = [unit.uuid or unit.name for backend in found for unit in backend.units()]
         raise CommandError(
             f"no framework here lists card {device}",
-            f"listed are {', '.join(listed)}",
+            "; ".join([f"listed are {', '.join(listed)}", *reasons]),
             "install PyTorch with the vendor's back end      or another --device",
             code=USAGE,
         )
@@ -115,10 +120,9 @@ def _models(backend: Backend, unit: Unit) -> tuple[Any, ...]:
     from hcs.measure.torch_backend import TorchBackend
 
     if not isinstance(backend, TorchBackend):
-        tell(f"  whole models need PyTorch with a card; {backend.name} has none")
+        tell(f"  whole models need PyTorch; {backend.name} has none")
         return ()
-    tell("  whole models")
-    return measure_models(backend, unit.index)
+    return measure_models(backend, unit.index, tell=lambda what: tell(f"  {what}"))
 
 
 def _table(result: Result) -> Table:

@@ -1,6 +1,6 @@
 """Which backends there are on this machine, and which of their cards is the one that is meant."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hcs.measure.backends import Backend, BackendError, Unit
@@ -8,17 +8,19 @@ from hcs.measure.cupy_backend import find_cupy
 from hcs.measure.emulated_backend import EmulatedBackend
 from hcs.measure.numpy_backend import NumpyBackend
 from hcs.measure.torch_backend import find_torch
+from hcs.measure.torch_processor import find_torch_processor
 
 
-def backends(emulated_cards: Path | None = None) -> list[Backend]:
+def backends(emulated_cards: Path | None = None, tell: Callable[[str], None] = lambda _: None) -> list[Backend]:
     """All that can work here, the best first; the processor last, so that there is always one.
 
     Args:
         emulated_cards: a directory of emulated cards; then nothing else is looked for.
+        tell: told why a framework drives no card here.
     """
     if emulated_cards is not None:
         return [EmulatedBackend(emulated_cards)]
-    return [*find_torch(), *find_cupy(), NumpyBackend()]
+    return [*find_torch(tell), *find_cupy(tell), *find_torch_processor(), NumpyBackend()]
 
 
 def find_unit(candidates: Sequence[Backend], uuid: str) -> tuple[Backend, Unit] | None:
