@@ -34,6 +34,7 @@ class CupyBackend:
     """Cards by CuPy."""
 
     is_card = True
+    vendors = frozenset({"nvidia", "amd", "hygon"})
 
     def __init__(self, cupy: Any) -> None:
         """Take the module."""

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from hcs.measure.backends import Backend, BackendError, Precision
+from hcs.measure.backends import Backend, BackendError, Precision, Unit
 from hcs.measure.timing import Timing, time_work
 
 VERSION: Final = 1
@@ -35,7 +35,8 @@ _UNITS: Final[dict[Precision, str]] = {"fp16": "TFLOPS", "bf16": "TFLOPS", "fp32
 class Figure(msgspec.Struct, frozen=True):
     """One measured figure: ``metric`` like ``gemm_fp16``, in ``unit``; ``spread`` is a part of the value.
 
-    ``detail`` says what exactly ran. A figure that is not ``steady`` is shown and never used.
+    ``detail`` says what exactly ran; ``peer`` is the other card's id where there is another. A figure that is not
+    ``steady`` is shown and never used.
     """
 
     metric: str
@@ -45,6 +46,7 @@ class Figure(msgspec.Struct, frozen=True):
     steady: bool
     samples: int
     detail: str = ""
+    peer: str = ""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -52,6 +54,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     metric: str
     why: str
+    peer: str = ""
 
 
 Outcome = Figure | Failure
@@ -63,7 +66,7 @@ def measure(
     backend: Backend,
     unit: int,
     *,
-    peers: Sequence[int] = (),
+    peers: Sequence[Unit] = (),
     sizes: Sequence[int] = SIZES,
     copied: int = COPY_BYTES,
     most_seconds: float = math.inf,
@@ -74,7 +77,7 @@ def measure(
     Args:
         backend: drives the card.
         unit: the backend's number of the card.
-        peers: other cards to copy to.
+        peers: other cards, to copy to and from.
         sizes: sides of the matrices.
         copied: bytes of a copy.
         most_seconds: bounds each metric's time, and each size's, by the backend's clock.
@@ -90,7 +93,7 @@ def measure(
 def _all(
     backend: Backend,
     unit: int,
-    peers: Sequence[int],
+    peers: Sequence[Unit],
     sizes: Sequence[int],
     copied: int,
     time_it: TimeIt,
@@ -102,15 +105,16 @@ def _all(
     tell("memory bandwidth")
     yield _attempt("mem_bandwidth", lambda: _bandwidth(backend, unit, copied, time_it))
     for peer in peers:
-        tell(f"copying to card {peer}")
-        yield _attempt(f"p2p_to_{peer}", lambda p=peer: _peer(backend, unit, p, time_it))  # type: ignore[misc]
+        tell(f"copying to and from card {peer.index}")
+        yield _attempt(f"p2p_to_{peer.index}", lambda p=peer: _peer(backend, unit, p.index, time_it), peer.uuid)  # type: ignore[misc]
+        yield _attempt(f"p2p_from_{peer.index}", lambda p=peer: _peer(backend, p.index, unit, time_it), peer.uuid)  # type: ignore[misc]
 
 
-def _attempt(metric: str, work: Callable[[], Figure]) -> Outcome:
+def _attempt(metric: str, work: Callable[[], Figure], peer: str = "") -> Outcome:
     try:
-        return work()
+        return msgspec.structs.replace(work(), metric=metric, peer=peer)
     except (BackendError, ValueError, MemoryError) as error:
-        return Failure(metric, " ".join(str(error).split())[:300])
+        return Failure(metric, " ".join(str(error).split())[:300], peer)
 
 
 def _multiplication(backend: Backend, unit: int, precision: Precision, sizes: Sequence[int], time_it: TimeIt) -> Figure:
@@ -136,7 +140,7 @@ def _peer(backend: Backend, unit: int, peer: int, time_it: TimeIt) -> Figure:
         raise BackendError(f"card {unit} cannot copy to card {peer} directly")
     timing, repeats = time_it(lambda r: backend.copy_to(unit, peer, PEER_BYTES, r) or 0.0)
     rate = PEER_BYTES * repeats / timing.seconds / 1e9
-    return _figure(f"p2p_to_{peer}", rate, "GB/s", timing, f"copy of {PEER_BYTES >> 20} MiB, one direction")
+    return _figure("p2p", rate, "GB/s", timing, f"copy of {PEER_BYTES >> 20} MiB, one direction")
 
 
 def time_repeats(work: Callable[[int], float], *, most_seconds: float = math.inf) -> tuple[Timing, int]:

@@ -21,6 +21,18 @@ PLUGINS: Final = {
 """PyTorch's word for the device, and the module that brings it; those without one come with PyTorch itself."""
 
 
+_CUDA_LIKE: Final = frozenset({"nvidia", "amd", "hygon", "iluvatar", "metax", "kunlunxin"})
+"""Whose builds of PyTorch speak NVIDIA's word."""
+VENDORS: Final = {
+    "cuda": _CUDA_LIKE,
+    "npu": frozenset({"ascend"}),
+    "mlu": frozenset({"cambricon"}),
+    "musa": frozenset({"mthreads"}),
+    "gcu": frozenset({"enflame"}),
+    "xpu": frozenset({"intel", "kunlunxin"}),
+}
+
+
 def find_torch(tell: Callable[[str], None] = lambda _: None) -> list["TorchBackend"]:
     """The back ends that are installed and see a card; empty where PyTorch is not installed.
 
@@ -56,7 +68,7 @@ def find_torch(tell: Callable[[str], None] = lambda _: None) -> list["TorchBacke
 class TorchBackend:
     """Cards of one PyTorch back end."""
 
-    is_card = True
+    is_card: bool = True
 
     def __init__(self, torch: Any, word: str) -> None:
         """Prepare.
@@ -72,6 +84,11 @@ class TorchBackend:
     def name(self) -> str:
         """Framework, version and back end."""
         return f"torch {self.torch.__version__} {self.word}"
+
+    @property
+    def vendors(self) -> frozenset[str]:
+        """Those whose back end this is."""
+        return VENDORS.get(self.word, frozenset())
 
     def units(self) -> Sequence[Unit]:
         """The cards PyTorch lists; it tells the UUID of some."""
