@@ -130,7 +130,7 @@ async def _run(
 ) -> None:
     drivers: Callable[[], dict[str, str]] = lambda: agent.cards.driver_versions  # noqa: E731 - named for its type
     able = calibrate and can_measure(emulated_cards)
-    measurer = ProcessMeasurer(emulated_cards=emulated_cards, drivers=drivers) if able else None
+    measurer = ProcessMeasurer(emulated_cards=emulated_cards, drivers=drivers, visibility=_visibility) if able else None
 
     def exists(path: str) -> bool:
         return (host_root / path.lstrip("/")).exists()
@@ -231,6 +231,12 @@ def _vendors(emulated_cards: Path | None) -> list[Vendor]:
     if not vendors:
         log.warning("no cards can be found on this node: no vendor's library or tool is present")
     return vendors
+
+
+def _visibility(vendor: str) -> tuple[str, ...]:
+    """The variables that tell a process of the vendor's runtime which cards it sees, by their numbers."""
+    profile = builtin_profiles().get(vendor)
+    return tuple(name for name, text in (profile.selection if profile else {}).items() if "{ordinals}" in text)
 
 
 def _emulated_driver(vendor: str) -> Path | None:
