@@ -63,7 +63,9 @@ class ClusterJobs:
             raise UnansweredError("it was created and is gone again")
         labels = job.metadata.labels or {}
         if (labels.get(LABEL_QUEUE), labels.get(LABEL_ENTRY)) != (self._queue, metadata["labels"][LABEL_ENTRY]):
-            raise ForeignError(f"there is a Job {metadata['name']} in {metadata['namespace']} that this queue never made")
+            raise ForeignError(
+                f"there is a Job {metadata['name']} in {metadata['namespace']} that this queue never made"
+            )
         return job
 
     async def release(self, name: str, namespace: str, uid: str) -> bool:
@@ -125,8 +127,7 @@ class ClusterJobs:
         """The end of a container's log: so many lines, cut to so many bytes; empty where it cannot be had."""
         try:
             kept = [
-                line
-                async for line in self._client.log(pod, namespace=namespace, container=container, tail_lines=lines)
+                line async for line in self._client.log(pod, namespace=namespace, container=container, tail_lines=lines)
             ]
         except (ApiError, httpx2.HTTPError, LoadResourceError, OSError):
             return ""

@@ -152,11 +152,11 @@ class Dispatcher:
         out_of_reach = self._now() - max(entry.changed, site.cluster.view().seen)
         if site.lost_after is not None and not site.cluster.view().reachable and out_of_reach > site.lost_after:
             # It was never released, so whatever the cluster may hold of it never runs, and is collected later.
-            self._requeue(entry, "ClusterLost", f"cluster {site.name} is out of reach; planned anew, it never ran there")
+            self._requeue(
+                entry, "ClusterLost", f"cluster {site.name} is out of reach; planned anew, it never ran there"
+            )
             return None
-        manifest = job_manifest(
-            entry, placement, self._store.queue_id, overlay=site.overlay, store=site.blobs
-        )
+        manifest = job_manifest(entry, placement, self._store.queue_id, overlay=site.overlay, store=site.blobs)
         try:
             job = await site.actions.create(manifest)
         except ForeignError as error:
@@ -212,7 +212,10 @@ class Dispatcher:
         living = [pod for pod in pods if not pod.finished]
         if job is None or (placement.uid and job.metadata.uid != placement.uid):
             if living:
-                self.notes[entry.id] = "PodsLinger", f"Job {placement.job} is gone from {site.name}, its pods are not yet"
+                self.notes[entry.id] = (
+                    "PodsLinger",
+                    f"Job {placement.job} is gone from {site.name}, its pods are not yet",
+                )
                 return 5.0
             reason, message = self._withdrawn.pop(
                 entry.id, ("JobVanished", f"somebody deleted Job {placement.job} on {site.name} while it ran")

@@ -28,13 +28,13 @@ LEAST_MEMORY: Final = 1 << 30
 class Overlay(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a site needs on every pod, merged last: another scheduler, annotations such as a resource pool, limits.
 
-    ``spec`` is a merge patch of the pod's spec; ``limits`` go to the container that computes.
+    ``metadata`` and ``spec`` are merge patches of those of the pod template; ``limits`` go to the container that
+    computes, where null takes one away.
     """
 
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    metadata: dict[str, Any] = {}
     spec: dict[str, Any] = {}
-    limits: dict[str, str] = {}
+    limits: dict[str, str | None] = {}
 
 
 def job_manifest(entry: Entry, placement: Placement, queue: str, *, overlay: Overlay, store: str = "") -> Any:
@@ -79,10 +79,14 @@ def _pod_metadata(
     ours = {names.MODELS: placement.kind}
     if entry.submission.cards == 1:
         ours[names.SHARING] = "shared" if placement.shared else "exclusive"
-    return {
-        "labels": {**(user.get("labels") or {}), **overlay.labels, **labels},
-        "annotations": {**_texts(user.get("annotations") or {}), **ours, **overlay.annotations},
+    theirs = {
+        "labels": user.get("labels") or {},
+        "annotations": {**_texts(user.get("annotations") or {}), **ours},
     }
+    made: dict[str, Any] = merge(theirs, overlay.metadata)
+    made["labels"] = {**(made.get("labels") or {}), **labels}
+    made["annotations"] = _texts(made.get("annotations") or {})
+    return made
 
 
 def _pod_spec(
@@ -97,7 +101,9 @@ def _pod_spec(
         digests = " ".join(blob.digest for blob in entry.submission.inputs)
         told = [{"name": BLOB_STORE, "value": store}, {"name": INPUTS, "value": digests}]
         for container in containers:
-            own = [variable for variable in container.get("env") or () if variable.get("name") not in (BLOB_STORE, INPUTS)]
+            own = [
+                variable for variable in container.get("env") or () if variable.get("name") not in (BLOB_STORE, INPUTS)
+            ]
             container["env"] = [*own, *told]
     spec["containers"] = containers
     merged: dict[str, Any] = merge(spec, overlay.spec)
@@ -131,7 +137,7 @@ def _resources(user: Mapping[str, Any], entry: Entry, placement: Placement, over
         if "memory" in limits:
             limits["memory"] = str(floor)
         requests["memory"] = str(floor)
-    limits |= ours | overlay.limits
+    limits = merge(limits | ours, overlay.limits)
     merged = {**user, "limits": limits}
     if requests:
         merged["requests"] = requests
@@ -159,4 +165,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 def _texts(annotations: Mapping[str, Any]) -> dict[str, str]:
     """Annotations as the API wants them: numbers that were not quoted become text."""
-    return {key: value if isinstance(value, str) else msgspec.json.encode(value).decode() for key, value in annotations.items()}
+    return {
+        key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for key, value in annotations.items()
+    }

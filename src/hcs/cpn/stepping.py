@@ -1,7 +1,8 @@
 """Takes entries on, one step at a time: many entries at once, never one entry twice.
 
-A step is asked for whenever something about an entry changed, as often as one likes; what is asked for while a step runs
-is done once more afterwards. A step says itself when it wants to be looked at again. One that raises is tried again.
+A step is asked for whenever something about an entry changed, as often as one likes; what is asked for while a step
+runs is done once more afterwards. A step says itself when it wants to be looked at again. One that raises is tried
+again.
 """
 
 import asyncio
