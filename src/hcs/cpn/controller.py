@@ -261,7 +261,8 @@ class Controller:
     async def _decide_often(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._until_next())
+                async with asyncio.timeout(self._until_next()):  # wait_for of Python 3.11 may swallow a cancellation
+                    await self._wake.wait()
             await asyncio.sleep(self.settings.gather)
             self._wake.clear()
             self._meet()
