@@ -23,7 +23,8 @@ class PoolView(msgspec.Struct, frozen=True, omit_defaults=True):
     """Cards of one model in one cluster. ``usable``: healthy, not quarantined; ``taken``: by whom we did not send.
 
     ``taken`` is in cards, and counts pods and Jobs of others as the cluster's API shows them. ``memory`` is one card's
-    in bytes. ``busy`` is the mean utilisation (0 to 1) and ``used`` the mean memory in use, from metrics.
+    in bytes. ``busy`` is the mean utilisation (0 to 1) and ``used`` the mean memory in use, from metrics. ``ours`` are
+    cards that pods we sent hold, also where others share them; so ``usable - taken - ours`` are free by the API.
     """
 
     kind: str
@@ -32,14 +33,17 @@ class PoolView(msgspec.Struct, frozen=True, omit_defaults=True):
     memory: Bytes | None = None
     busy: Reading | None = None
     used: Reading | None = None
+    ours: int = 0
 
 
 class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One cluster. ``reachable`` is about its API; metrics may be missing while it is.
 
-    ``cpu_busy`` is the share of CPU in use (0 to 1). ``host_free`` is free host memory in bytes. ``foreign_jobs`` are
-    Jobs that others created and that still run. ``missing`` says in sentences which metrics are not there. ``seen`` is
-    the moment of the last good answer.
+    ``cpu_busy`` is the share of CPU in use (0 to 1), of the hosts that have cards. ``host_free`` is free host memory in
+    bytes, of the host that has most: a pod lives on one. ``foreign_jobs`` are Jobs that others created and that still
+    run. ``missing`` says in sentences which metrics are not there, and ``doubts`` what is there and hard to believe.
+    ``seen`` is the moment of the last good answer; ``message`` is why the cluster cannot be reached, empty while it
+    can. What is shown of an unreachable cluster is the last that was known.
     """
 
     name: str
@@ -51,6 +55,7 @@ class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True):
     missing: tuple[str, ...] = ()
     seen: Milliseconds = 0
     message: str = ""
+    doubts: tuple[str, ...] = ()
 
 
 class Cluster(Protocol):

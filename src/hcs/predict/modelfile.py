@@ -36,6 +36,7 @@ class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int
     kind: str
     limit: int
+    repeat: float = 0.01
 
 
 def encode(training: Training) -> bytes:
@@ -59,6 +60,7 @@ def encode(training: Training) -> bytes:
             seed=training.seed,
             kind=training.kind,
             limit=training.limit,
+            repeat=training.repeat,
         )
     )
     return sealed(_FORMAT, VERSION, content)
@@ -84,6 +86,8 @@ def _training(found: _Content) -> Training:
         raise ModelFileError(f"{count} rows; between 1 and {_MOST_ROWS} are expected; {AGAIN}")
     if found.kind not in KINDS or not 1 <= found.limit <= 10_000:
         raise ModelFileError(f"trees {found.kind!r} with limit {found.limit} are unknown here; {AGAIN}")
+    if not 0 < found.repeat <= 10:
+        raise ModelFileError(f"repeated runs that differ by {found.repeat}; more than 0, up to 10; {AGAIN}")
     kind: Kind = "forest" if found.kind == "forest" else "boosted"
     rows = Table(
         np.array(found.model, dtype=np.str_),
@@ -98,4 +102,4 @@ def _training(found: _Content) -> Training:
     if min(rows.cards.min(), rows.nodes.min(), rows.largest.min(), rows.smallest.min()) < 1 or rows.batch.min() < 0:
         raise ModelFileError(f"a row with less than one card or a batch below 0; {AGAIN}")
     exchange = None if found.exchange is None else np.array([math.nan if v is None else v for v in found.exchange])
-    return Training(rows, np.array(found.seconds), exchange, found.seed, kind, found.limit)
+    return Training(rows, np.array(found.seconds), exchange, found.seed, kind, found.limit, found.repeat)

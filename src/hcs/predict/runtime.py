@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hcs.predict.novelty import KNOWN, LAYOUT, LEVELS, blocks, novelty, probes
+from hcs.predict.novelty import KNOWN, LAYOUT, LEVELS, MEASURED, blocks, novelty, probes
 from hcs.predict.process import Process, Settings, learn
 from hcs.predict.table import Floats, Index, Mask, Names, Table
 from hcs.predict.trees import Kind, Trees
@@ -20,6 +20,7 @@ COVERAGE = 0.90
 _LEARN_ROWS = 350
 _PART_ROWS = 1300  # enough for pairings and models, which is what the parts are for
 _TREE_ROWS = 1200  # rows beyond the process's limit that the trees also learn from
+_REPEATS = 4  # as if the expected difference of repeated runs had been seen so often
 _MIXTURES = (0.0, 0.25, 0.5, 0.75, 1.0)
 # Half each beyond known pairings: leaving out in closed form flatters the first opinion, whose formula stays where all
 # rows put it, so it cannot choose; in refits the mean of the two was steadier than either.
@@ -51,6 +52,7 @@ class Training:
     seed: int = 0
     kind: Kind = "boosted"
     limit: int = 3200
+    repeat: float = 0.01  # how much, in logarithms, the same run differs when done again, before any was
 
 
 class RunTimePredictor:
@@ -79,6 +81,7 @@ class RunTimePredictor:
         self.width = dict.fromkeys(LEVELS, 1.0)
         self._trees(rows, target, inside, outside)
         self._calibrate(used, target[inside])
+        self._measured(used, target[inside])
 
     def predict(self, asked: Table) -> Forecast:
         """One forecast per row. Anything not finite is replaced by the training median, wide, and marked."""
@@ -87,6 +90,9 @@ class RunTimePredictor:
         sane = replace(asked, batch=np.where(absurd, 1.0, asked.batch), cards=np.where(absurd, 1.0, asked.cards))
         mean, spread = self._mixed(sane, level)
         width = np.array([self.width[str(name)] for name in level]) * spread
+        again = np.isin(_cells(sane), self.cells)
+        width = np.where(again, np.minimum(width, self.again), width)
+        level = np.where(again, MEASURED, level)
         broken = absurd | ~(np.isfinite(mean) & np.isfinite(width))
         middle = (self.slowest + self.fastest) / 2
         mean = np.clip(np.where(broken, middle, mean), self.fastest, self.slowest)
@@ -170,6 +176,17 @@ class RunTimePredictor:
             scores = [np.abs(e) / s for e, (_, s) in zip(corrected, direct, strict=True)]
             self.width[level] = _quantile(scores, near)
 
+    def _measured(self, used: Table, target: Floats) -> None:
+        """Interval of what was measured exactly so: as certain as repeating it, and as the mean is near it."""
+        mean, _ = self._mixed(used, novelty(used, self.measured))
+        cells, where, counts = np.unique(_cells(used), return_inverse=True, return_counts=True)
+        middle = np.bincount(where, target) / counts
+        squares = float(np.sum((target - middle[where]) ** 2)) + _REPEATS * self.training.repeat**2
+        again = squares / (len(used) - len(cells) + _REPEATS)
+        # A mean of few is unsure itself; what lies between it and the answer is smoothing, right or wrong.
+        away = float(np.mean((mean - middle[where]) ** 2))
+        self.cells, self.again = cells, 1.645 * float(np.sqrt(again + away))
+
 
 class _Parts:
     """Computation and exchange as two processes whose times add up."""
@@ -213,6 +230,12 @@ class _Parts:
             total, sd = _added(mean, spread, other, other_spread, inside)
             answers.append((target[self.kept][block] - total, sd))
         return answers, masks
+
+
+def _cells(rows: Table) -> Names:
+    """Everything a row asks, as one name."""
+    batch = np.array([f"{value:g}" for value in rows.batch])
+    return np.char.add(np.char.add(rows.pairing, np.char.add("\x1f", batch)), np.char.add("\x1f", rows.layout))
 
 
 def _thinned(rows: Table, limit: int, draw: np.random.Generator) -> Index:

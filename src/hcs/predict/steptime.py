@@ -84,7 +84,7 @@ class Design:
     def __init__(self, formula: StepTime, rows: Table) -> None:
         model = _one_hot(rows.model, formula.models)
         card = _one_hot(rows.card, formula.cards)
-        pairing = (model[:, :, None] * card[:, None, :]).reshape(len(rows), -1)
+        pairing = (model[:, :, None] * card[:, None, :]).reshape(len(rows), model.shape[1] * card.shape[1])
         one = np.ones((len(rows), 1))
         shape = np.column_stack(
             [
@@ -94,7 +94,7 @@ class Design:
                 np.log(rows.largest / rows.smallest),
             ]
         )
-        card_shape = (card[:, :, None] * shape[:, None, :]).reshape(len(rows), -1)
+        card_shape = (card[:, :, None] * shape[:, None, :]).reshape(len(rows), card.shape[1] * shape.shape[1])
         reference = np.array([formula.reference.get(str(name), 0.0) for name in rows.model])
         self.ratio = np.divide(rows.batch, reference, out=np.ones(len(rows)), where=reference > 0)
         self.ratio = np.where(rows.batch > 0, self.ratio, 0.0)

@@ -15,8 +15,10 @@ from typing import Any
 import msgspec
 
 from hcs.store import schema
-from hcs.store.errors import NotWritableError, StoreError
+from hcs.store.errors import NotWritableError
 from hcs.store.hold import Hold
+from hcs.store.sealing import unseal
+from hcs.store.soundness import damaged
 from hcs.wide.entries import Entry
 
 log = logging.getLogger(__name__)
@@ -48,7 +50,7 @@ class Database:
         """
         hold = Hold(path)
         try:
-            made = cls(path, schema.connect(path, queue_id), hold)
+            made = cls(path, schema.connect(path, queue_id, new=hold.told == 0), hold)
             try:
                 hold.begin(made._changes())
             except BaseException:
@@ -128,13 +130,24 @@ class Database:
         Raises:
             NotWritableError, StoreDamagedError: as the file system or the file would have it.
         """
-        with self._translated():
+        with schema.translated(self._path):
             return self._connection.execute(statement, values)
 
     def rows(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
         """Everything a query finds."""
-        with self._guard, self._translated():
+        with self._guard, schema.translated(self._path):
             return self._connection.execute(statement, values).fetchall()
+
+    def unsealed(self, record: bytes) -> bytes:
+        """A record without its checksum.
+
+        Raises:
+            StoreDamagedError: it was damaged after the file was opened, or it is one that is not checked then.
+        """
+        try:
+            return unseal(record)
+        except (ValueError, TypeError):
+            damaged(self._path, "a record has a wrong checksum")
 
     def _commit(self) -> None:
         changes = self._changes() + 1
@@ -145,12 +158,3 @@ class Database:
 
     def _changes(self) -> int:
         return int(self.rows("SELECT value FROM fact WHERE name = 'changes'")[0][0])
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.ProgrammingError as error:
-            raise StoreError("QueueClosed", f"{self._path} was closed ({error}); open it again") from error
-        except sqlite3.DatabaseError as error:
-            raise schema.translated(error, self._path) from error

@@ -44,7 +44,7 @@ class Hold:
                 f"process {words[0] if words else 'unknown'} writes {queue} already; a queue has one writer: end that "
                 "one, or ask it over HTTP",
             ) from error
-        self._told = int(words[1]) if len(words) == 2 and words[1].isdecimal() else 0
+        self.told: int = int(words[1]) if len(words) == 2 and words[1].isdecimal() else 0
 
     def begin(self, changes: int) -> None:
         """Compare with what the queue holds, and put our name here.
@@ -52,10 +52,10 @@ class Hold:
         Raises:
             StoreDamagedError: it holds less than was told to be safe.
         """
-        if changes < self._told:
+        if changes < self.told:
             raise StoreDamagedError(
                 "QueueLostChanges",
-                f"{self._queue} holds {changes} changes, but {self._told} were written: its -wal file was damaged or "
+                f"{self._queue} holds {changes} changes, but {self.told} were written: its -wal file was damaged or "
                 "removed, or an older copy was put back; put the newest files back, or remove "
                 f"{self.path.name} to go on with what is there",
             )
@@ -66,7 +66,7 @@ class Hold:
         if self._descriptor is not None:
             with contextlib.suppress(OSError):  # it is a means to notice loss, not one to prevent it
                 os.pwrite(self._descriptor, f"{os.getpid()} {changes}".ljust(_WIDTH - 1).encode() + b"\n", 0)
-            self._told = changes
+            self.told = changes
 
     def release(self) -> None:
         """Let others write."""

@@ -23,7 +23,7 @@ from hcs.store.errors import (
     StoreError,
     UnknownEntryError,
 )
-from hcs.store.sealing import seal, unseal
+from hcs.store.sealing import seal
 from hcs.wide.entries import Entry, Submission, Transition
 from hcs.wide.jobs import Milliseconds
 from hcs.wide.lifecycle import ENDED, STATES, State, may_follow
@@ -114,7 +114,7 @@ class QueueStore:
             if key is not None:
                 row = self._run("SELECT digest, manifest, body FROM entry WHERE key = ?", (key,)).fetchone()
                 if row is not None:
-                    known = _entry(row[1], row[2])
+                    known = self._entry(row[1], row[2])
                     if row[0] != digest:
                         raise KeyReusedError(
                             "KeyReused",
@@ -147,7 +147,7 @@ class QueueStore:
     def get(self, id: str) -> Entry | None:
         """The entry of an id."""
         rows = self._read("SELECT manifest, body FROM entry WHERE id = ?", (id,))
-        return _entry(*rows[0]) if rows else None
+        return self._entry(*rows[0]) if rows else None
 
     def find(self, text: str, *, limit: int = 20) -> tuple[Entry, ...]:
         """Entries a person may mean: by id, else by the job's name, newest first, else by the beginning of an id.
@@ -164,7 +164,7 @@ class QueueStore:
                 f"SELECT manifest, body FROM entry WHERE {where} ORDER BY number DESC LIMIT ?", (*values, limit)
             )
             if rows:
-                return tuple(_entry(*row) for row in rows)
+                return tuple(self._entry(*row) for row in rows)
         return ()
 
     def entries(
@@ -183,7 +183,7 @@ class QueueStore:
             f"ORDER BY {order} LIMIT ? OFFSET ?",
             (*chosen, -1 if limit is None else limit, offset),
         )
-        return [_entry(*row) for row in rows]
+        return [self._entry(*row) for row in rows]
 
     def counts(self) -> dict[State, int]:
         """How many entries are in each state, all states named."""
@@ -258,7 +258,7 @@ class QueueStore:
     def transitions(self, id: str) -> list[Transition]:
         """Every change of state of an entry, the oldest first."""
         rows = self._read("SELECT body FROM transition WHERE entry = ? ORDER BY number", (id,))
-        return [_TRANSITION.decode(unseal(row[0])) for row in rows]
+        return [_TRANSITION.decode(self._database.unsealed(row[0])) for row in rows]
 
     # What runs have taught
 
@@ -284,7 +284,7 @@ class QueueStore:
         while rows := self._read("SELECT number, body FROM run WHERE number > ? ORDER BY number LIMIT 1000", (last,)):
             for number, body in rows:
                 last = number
-                yield decoder.decode(unseal(body))
+                yield decoder.decode(self._database.unsealed(body))
 
     def put_log(self, id: str, attempt: int, text: str) -> None:
         """Keep the end of an attempt's log, at most :data:`LOG_BYTES`; a later call replaces it.
@@ -307,7 +307,7 @@ class QueueStore:
     def log(self, id: str, attempt: int) -> str | None:
         """What was kept of an attempt's log; None where nothing was."""
         rows = self._read("SELECT body FROM log WHERE entry = ? AND attempt = ?", (id, attempt))
-        return unseal(rows[0][0]).decode("utf-8", "replace") if rows else None
+        return self._database.unsealed(rows[0][0]).decode("utf-8", "replace") if rows else None
 
     # Everything else that must outlive the process
 
@@ -321,7 +321,7 @@ class QueueStore:
     def kept(self, name: str) -> bytes | None:
         """What was kept under a name."""
         rows = self._read("SELECT body FROM kept WHERE name = ?", (name,))
-        return unseal(rows[0][0]) if rows else None
+        return self._database.unsealed(rows[0][0]) if rows else None
 
     def put_cluster(self, cluster: ClusterConfig) -> None:
         """Keep a cluster object, in place of that of the same name."""
@@ -343,7 +343,7 @@ class QueueStore:
     def clusters(self) -> list[ClusterConfig]:
         """All cluster objects by name."""
         rows = self._read("SELECT body FROM cluster ORDER BY name")
-        return [_CLUSTER.decode(unseal(row[0])) for row in rows]
+        return [_CLUSTER.decode(self._database.unsealed(row[0])) for row in rows]
 
     # Inside
 
@@ -353,7 +353,11 @@ class QueueStore:
             raise UnknownEntryError(
                 "UnknownJob", f"there is no job {id[:80]!r} in this queue; 'hcs cpn queue' lists them"
             )
-        return _entry(*row)
+        return self._entry(*row)
+
+    def _entry(self, manifest: bytes, body: bytes) -> Entry:
+        found = _ENTRY.decode(self._database.unsealed(body))
+        return msgspec.structs.replace(found, manifest=_MANIFEST.decode(manifest))
 
     def _write(self, entry: Entry) -> None:
         self._run(
@@ -413,10 +417,6 @@ _CHANGEABLE: Final = frozenset(Entry.__struct_fields__) - _FIXED
 def _body(entry: Entry) -> bytes:
     """An entry without its manifest, which never changes and is written once, beside it."""
     return seal(msgspec.json.encode(msgspec.structs.replace(entry, manifest={})))
-
-
-def _entry(manifest: bytes, body: bytes) -> Entry:
-    return msgspec.structs.replace(_ENTRY.decode(unseal(body)), manifest=_MANIFEST.decode(manifest))
 
 
 def _refuse_fixed(changes: Mapping[str, Any]) -> None:

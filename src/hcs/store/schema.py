@@ -5,15 +5,14 @@ built under another name and moved into place when it is complete, so an empty f
 """
 
 import contextlib
-import hashlib
 import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
-from hcs.store.errors import NotWritableError, StoreDamagedError
-from hcs.store.sealing import unseal
+from hcs.store.errors import NotWritableError, StoreDamagedError, StoreError
+from hcs.store.soundness import check, damaged
 
 APPLICATION: Final = 0x48435351
 """Marks the file as ours in sqlite's header ("HCSQ")."""
@@ -61,22 +60,21 @@ MIGRATIONS: Final = (
 )
 """One script a version; a script that was published is never changed, another follows it."""
 VERSION: Final = len(MIGRATIONS)
-_NAMED: Final = {"entry": "id", "transition": "number", "run": "number", "cluster": "name", "kept": "name"}
 
 
-def connect(path: Path, queue_id: str) -> sqlite3.Connection:
-    """Open the file for writing, and make it first where there is none; the caller holds the lock.
+def connect(path: Path, queue_id: str, *, new: bool) -> sqlite3.Connection:
+    """Open the file for writing; the caller holds the lock. ``new``: it may be made, nothing was ever written to it.
 
     Raises:
         StoreDamagedError: there is something else, or a queue that is damaged or newer than this program.
         NotWritableError: it cannot be made or brought up to date.
     """
     if not path.exists():
-        _make(path, queue_id)
-    with _translated(path):
+        _make(path, queue_id, new)
+    with translated(path):
         connection = _open(path, "rw")
         try:
-            _check(connection, path)
+            check(connection, path, APPLICATION, MIGRATIONS)
             _migrate(connection)
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             if mode != "wal":
@@ -99,10 +97,10 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     """
     if not path.exists():
         raise StoreDamagedError("NoQueue", f"there is no queue at {path}; name its file, or start the controller")
-    with _translated(path):
+    with translated(path):
         connection = _open(path, "ro")
         try:
-            _check(connection, path)
+            check(connection, path, APPLICATION, MIGRATIONS)
         except BaseException:
             connection.close()
             raise
@@ -113,20 +111,20 @@ def _open(path: Path, mode: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=10, check_same_thread=False
     )
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")  # damage must not raise before it is named
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
 
 
-def _make(path: Path, queue_id: str) -> None:
-    left = path.with_name(path.name + "-wal")
-    if left.exists():
+def _make(path: Path, queue_id: str, new: bool) -> None:
+    if not new or path.with_name(path.name + "-wal").exists():
         raise StoreDamagedError(
             "QueueFileMissing",
-            f"{path} is gone but {left.name} is still there; put the file back from where it was moved, "
-            "or remove the rest too if the queue is really meant to start anew",
+            f"{path} is gone but files beside it are still there; put it back from where it was moved, "
+            f"or remove {path.name}.lock and {path.name}-wal if the queue is really meant to start anew",
         )
     partial = path.with_name(f".{path.name}.new")
-    with _translated(path):
+    with translated(path):
         partial.unlink(missing_ok=True)
         descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         os.close(descriptor)
@@ -146,76 +144,44 @@ def _make(path: Path, queue_id: str) -> None:
             os.close(folder)
 
 
-def _check(connection: sqlite3.Connection, path: Path) -> None:
-    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-        raise StoreDamagedError(
-            "NotAQueue", f"{path} is not a queue of this program; name another file, it was left as it is"
-        )
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if not 1 <= version <= VERSION:
-        raise StoreDamagedError(
-            "QueueTooNew",
-            f"{path} has version {version}, this program knows versions 1 to {VERSION}; use the program that wrote it",
-        )
-    found = [row[0] for row in connection.execute("PRAGMA integrity_check(3)")]
-    if found != ["ok"]:
-        _damaged(path, "; ".join(found))
-    if orphan := connection.execute("PRAGMA foreign_key_check").fetchone():
-        _damaged(path, f"a row of {orphan[0]} belongs to no entry")
-    facts = dict(connection.execute("SELECT name, value FROM fact"))
-    if not {"queue", "changes"} <= facts.keys() or not facts["changes"].isdecimal():
-        _damaged(path, "the queue's own facts are not in it")
-    for table in ("entry", "transition", "run", "cluster", "kept"):
-        for key, body in connection.execute(f"SELECT {_NAMED[table]}, body FROM {table}"):
-            try:
-                unseal(body)
-            except (ValueError, TypeError):
-                _damaged(path, f"the record of {table} {key} has a wrong checksum")
-    for id, digest, manifest in connection.execute("SELECT id, digest, manifest FROM entry"):
-        if hashlib.sha256(manifest).hexdigest() != digest:
-            _damaged(path, f"the manifest of job {id} has a wrong checksum")
-
-
 def _migrate(connection: sqlite3.Connection) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
         connection.executescript(f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT;")
 
 
-def _damaged(path: Path, seen: str) -> NoReturn:
-    raise StoreDamagedError(
-        "QueueDamaged",
-        f"{path} is damaged ({' '.join(seen.split())[:200]}); it was left as it is: restore a copy, "
-        "or save what can be read with 'sqlite3 FILE .recover'",
-    )
-
-
 @contextlib.contextmanager
-def _translated(path: Path) -> Iterator[None]:
+def translated(path: Path) -> Iterator[None]:
+    """Turn errors of sqlite and of files into this package's; nothing of a failed change is in the file."""
     try:
         yield
-    except sqlite3.DatabaseError as error:
-        raise translated(error, path) from error
+    except sqlite3.ProgrammingError as error:
+        raise StoreError("QueueClosed", f"{path} was closed ({error}); open it again") from error
+    except UnicodeDecodeError:  # sqlite quotes what it found in its own messages
+        damaged(path, "text in it is not text")
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code not in _TROUBLE:
+            damaged(path, str(error))
+        why = "the disk is full or a limit was met" if code in _FULL else "its files cannot be used"
+        raise NotWritableError(
+            "QueueNotWritable",
+            f"{path} could not be written ({error}; {why}); nothing was changed, try again when mended",
+        ) from error
     except OSError as error:
         raise NotWritableError(
             "QueueNotWritable", f"cannot make {path}: {error.strerror}; the queue needs a folder it may write"
         ) from error
 
 
-_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
-def translated(error: sqlite3.Error, path: Path) -> NotWritableError | StoreDamagedError:
-    """What an error of sqlite means for the caller; nothing of the failed change is in the file."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in _DAMAGE:
-        try:
-            _damaged(path, str(error))
-        except StoreDamagedError as damaged:
-            return damaged
-    why = (
-        "the disk is full or a limit was met" if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) else "see the log"
-    )
-    return NotWritableError(
-        "QueueNotWritable", f"{path} could not be written ({error}; {why}); nothing was changed, try again when mended"
-    )
+_FULL: Final = frozenset((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR))
+_TROUBLE: Final = _FULL | {
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_INTERRUPT,
+}
+"""Codes that are not about what is in the file; any other is."""
