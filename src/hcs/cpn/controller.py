@@ -383,7 +383,7 @@ class Controller:
             return False
         view = next((view for view in situation.views if view.name == cluster), None)
         left = host_memory_left(view, self.store.entries(PLACED), situation.now) if view is not None else None
-        return left is None or entry.submission.host_memory <= left
+        return left is None or entry.submission.host_memory * entry.submission.pods <= left
 
     def _remember(self, memory: deciding.Memory) -> None:
         if memory != self._memory:
