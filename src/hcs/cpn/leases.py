@@ -94,8 +94,8 @@ class Leadership:
         except ApiError as error:
             if error.status.code != 404:
                 raise
-            await self._write(self._lease(None), None)
-            self._until = sent + self.timing.duration
+            if await self._write(self._lease(None), None):
+                self._until = sent + self.timing.duration
             return
         self.holder = str(found.spec.get("holderIdentity") or "")
         version = found.metadata.resourceVersion
@@ -115,9 +115,9 @@ class Leadership:
         """Write exactly over what was read; False when somebody else wrote meanwhile."""
         try:
             if version is None:
-                await self._client.create(lease, namespace=self._namespace)
+                await self._client.create(lease)
             else:
-                await self._client.replace(lease, namespace=self._namespace)
+                await self._client.replace(lease)
         except ApiError as error:
             if error.status.code != 409:
                 raise
