@@ -26,7 +26,7 @@ def check(there: World) -> None:
 
 @given(seed=seeds)
 def test_nothing_is_lost_and_no_reservation_breaks_while_intervals_hold(seed: int) -> None:
-    check(world(seed, 16))
+    check(world(seed, 12))
 
 
 @pytest.mark.nightly
@@ -37,14 +37,14 @@ def test_two_hundred_long_runs_lose_nothing_and_break_no_reservation(seed: int) 
 
 @given(seed=seeds)
 def test_equal_worlds_run_alike(seed: int) -> None:
-    runs = [world(seed, 8).run(policy("hcs", SMALL)) for _ in range(2)]
+    runs = [world(seed, 6).run(policy("hcs", SMALL)) for _ in range(2)]
     assert runs[0] == runs[1]
 
 
 @given(seed=seeds)
 def test_nobody_waits_longer_than_the_bound(seed: int) -> None:
     """Wide jobs, priorities, deadlines, shared cards; D is the longest that a card can be held, by a pair or alone."""
-    there = world(seed, 30, outages=False, failures=False, data=False)
+    there = world(seed, 20, outages=False, failures=False, data=False)
     there = msgspec.structs.replace(there, closed=False)
     watched = Watched(policy("hcs", SMALL))
     report = there.run(watched)
@@ -63,7 +63,7 @@ def test_nobody_waits_longer_than_the_bound(seed: int) -> None:
 
 @given(seed=seeds)
 def test_news_that_come_later_than_told_break_reservations_and_nothing_else(seed: int) -> None:
-    there = world(seed, 10)
+    there = world(seed, 8)
     there = msgspec.structs.replace(
         there,
         lag=0,

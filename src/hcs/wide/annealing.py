@@ -34,7 +34,7 @@ class Budget(msgspec.Struct, frozen=True):
     window: int = 100
     close: int = 2
     drift: int = 20
-    caution: int = 700
+    caution: int = 500
     seed: int = 0
 
     def for_jobs(self, count: int) -> "Budget":
