@@ -20,7 +20,9 @@ LABEL_QUEUE: Final = "ai.compute/cpn-queue"
 class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a Job manifest asks for, read once when it is submitted.
 
-    ``steps`` is epochs x samples / batch, or None where the amount of work was not said. ``memory`` is what the user
+    ``steps`` is epochs x samples / batch (1 where that was not said), or None where the amount of work was not said;
+    ``samples`` may count anything that is alike in all jobs of one model, and is in MiB where it was given as a size.
+    ``cards`` are those of all ``pods`` together. ``memory`` is what the user
     asked for as ``ai.compute/vram``, in bytes on one card; None leaves it to the prediction. ``kinds`` are the card
     models it is limited to; empty: any. ``cpu`` is in millicores and ``host_memory`` in bytes, of one pod.
     ``source`` is the place at which its data lies. ``deadline`` is a moment in milliseconds since 1970.
@@ -34,6 +36,7 @@ class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
     samples: float | None = None
     epochs: float | None = None
     cards: int = 1
+    pods: int = 1
     memory: Bytes | None = None
     kinds: tuple[str, ...] = ()
     cpu: int = 0
