@@ -180,7 +180,7 @@ def _coscheduling(pod: Pod, refusals: list[Refusal]) -> Membership | None:
     label = next((key for key in names.COSCHEDULING_LABELS if pod.labels.get(key)), None)
     if label is None:
         return None
-    size = pod.labels.get("pod-group.scheduling.sigs.k8s.io/min-available", "")
+    size = pod.labels.get(names.COSCHEDULING_SIZE, "")
     if size and _count(size) is None:
         refusals.append(
             Refusal("GangSize", f"label {label.partition('/')[0]}/min-available: {size!r} is no number of members")
