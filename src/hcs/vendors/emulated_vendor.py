@@ -119,6 +119,9 @@ class EmulatedVendor:
             mounts=tuple(Mount(str(driver), library, ("rbind", "ro", "nosuid", "nodev")) for library in libraries),
         )
 
+    def forget(self, device: str) -> None:
+        """Nothing: a fault lasts as long as the card file says it."""
+
     def driver_versions(self) -> dict[str, str]:
         """None: there is no driver."""
         return {}
