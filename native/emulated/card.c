@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,5 +156,9 @@ int hcs_fault_injected(const char *function)
         if (strcmp(orders[order].name, function) == 0 && --orders[order].nth == 0)
             code = orders[order].code;
     pthread_mutex_unlock(&lock);
+    if (code < 0) {
+        raise(-code);
+        code = 0;
+    }
     return code;
 }
