@@ -128,7 +128,13 @@ class Bench:
         """Two at once, each filled to its own quota."""
         quotas = (self.quota // 2, self.quota * 3 // 4)
         running = [self.start(self.held_to(quota, program.text)) for quota in quotas]
-        held = [self.finish(process)[-1]["held"] for process in running]
+        try:
+            held = [self.finish(process)[-1]["held"] for process in running]
+        finally:
+            for process in running:
+                if process.poll() is None:
+                    process.kill()
+                process.communicate()
         right = all(0.5 * quota <= got <= quota for got, quota in zip(held, quotas, strict=True))
         return right, " and ".join(f"{got >> 20} of {q >> 20} MiB" for got, q in zip(held, quotas, strict=True)), {}
 

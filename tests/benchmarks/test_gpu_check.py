@@ -1,4 +1,4 @@
-"""``make gpu-check`` without a card: its logic against the emulated driver, and its words where something is missing."""
+"""``make gpu-check`` without a card: its logic on the emulated driver, and its words where something is missing."""
 
 from __future__ import annotations
 
