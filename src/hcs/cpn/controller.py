@@ -28,8 +28,9 @@ from hcs.cpn.orphans import Graces, first_seen, judge
 from hcs.cpn.service import Expectation, Why
 from hcs.cpn.stepping import Stepper
 from hcs.cpn.views import Cluster, ClusterView
-from hcs.cpn.watching import Site
+from hcs.cpn.watching import Station
 from hcs.kube import resources
+from hcs.kube.connection import ApiUnreachableError
 from hcs.model import names
 from hcs.model.refusals import Refusal
 from hcs.store.clusters import ClusterConfig
@@ -138,11 +139,11 @@ class Controller:
         self._plan = planner or Planner().decide
         self.settings = settings or Settings()
         self._wake = asyncio.Event()
-        self._sites: dict[str, tuple[Site, asyncio.Task[None]]] = {}
+        self._stations: dict[str, tuple[Station, asyncio.Task[None]]] = {}
         self._configs: dict[str, ClusterConfig] = {config.name: config for config in store.clusters()}
         self.dispatcher = Dispatcher(
             store,
-            self._site,
+            self._station,
             messages=messages,
             now=now,
             may_act=may_act,
@@ -186,9 +187,9 @@ class Controller:
                 group.create_task(self._sweep_often())
                 group.create_task(self._learner.run(self._taught))
         finally:
-            for _, task in self._sites.values():
+            for _, task in self._stations.values():
                 task.cancel()
-            await asyncio.gather(*(task for _, task in self._sites.values()), return_exceptions=True)
+            await asyncio.gather(*(task for _, task in self._stations.values()), return_exceptions=True)
 
     def wake(self) -> None:
         """Decide soon."""
@@ -209,30 +210,30 @@ class Controller:
 
     def _meet(self) -> None:
         """Connect to clusters that came, let go of those that went."""
-        present = self._clusters.clusters()
-        for name, (site, task) in list(self._sites.items()):
-            if present.get(name) is not site.cluster or self._built_from(name) != (
-                site.overlay,
-                site.blobs,
-                site.lost_after,
-            ):
+        present = {}
+        for name, cluster in self._clusters.clusters().items():
+            with contextlib.suppress(ApiUnreachableError):
+                present[name] = cluster, cluster.client
+        for name, (station, task) in list(self._stations.items()):
+            if present.get(name) != (station.cluster, station.client) or self._built_from(name) != station.built_from:
                 task.cancel()
-                del self._sites[name]
-        for name, cluster in present.items():
-            if name not in self._sites:
-                overlay, blobs, lost_after = self._built_from(name)
-                site = Site(
-                    cluster,
-                    self.store.queue_id,
-                    changed=self.stepper.wake,
-                    overlay=overlay,
-                    blobs=blobs,
-                    lost_after=lost_after,
-                )
-                self._sites[name] = site, asyncio.create_task(site.run())
-                for entry in self.store.entries(PLACED):
-                    if entry.placement is not None and entry.placement.cluster == name:
-                        self.stepper.wake(entry.id)
+                del self._stations[name]
+        for name, (cluster, _) in present.items():
+            if name in self._stations:
+                continue
+            overlay, blobs, lost_after = self._built_from(name)
+            station = Station(
+                cluster,
+                self.store.queue_id,
+                changed=self.stepper.wake,
+                overlay=overlay,
+                blobs=blobs,
+                lost_after=lost_after,
+            )
+            self._stations[name] = station, asyncio.create_task(station.run())
+            for entry in self.store.entries(PLACED):
+                if entry.placement is not None and entry.placement.cluster == name:
+                    self.stepper.wake(entry.id)
 
     def _built_from(self, name: str) -> tuple[Overlay, str, Milliseconds | None]:
         config = self._configs.get(name)
@@ -245,8 +246,8 @@ class Controller:
             overlay = Overlay()
         return overlay, config.blobs, config.lost_after
 
-    def _site(self, name: str) -> Site | None:
-        found = self._sites.get(name)
+    def _station(self, name: str) -> Station | None:
+        found = self._stations.get(name)
         return found[0] if found else None
 
     def _card_memory(self, cluster: str, kind: str) -> int | None:
@@ -260,7 +261,8 @@ class Controller:
     async def _decide_often(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._until_next())
+                async with asyncio.timeout(self._until_next()):  # wait_for of Python 3.11 may swallow a cancellation
+                    await self._wake.wait()
             await asyncio.sleep(self.settings.gather)
             self._wake.clear()
             self._meet()
@@ -360,7 +362,19 @@ class Controller:
                 except StaleEntryError:
                     continue
                 self._starts.inc()
+            self._give_up(plan, entries)
             self._remember(memory)
+
+    def _give_up(self, plan: Plan, entries: Mapping[str, Entry]) -> None:
+        """A job that ran out of memory on the largest cards there are would wait for ever; its owner is told."""
+        if not all(view.reachable for view in self.views()):
+            return
+        for job, refusal in plan.refused:
+            entry = entries[job]
+            if refusal.reason == "TooLittleMemory" and entry.floor is not None:
+                message = f"it ran out of memory, and no cluster has cards with more: {refusal.message}"
+                with contextlib.suppress(StaleEntryError):
+                    self.store.move(entry, "Failed", now=self.now(), reason=refusal.reason, message=message)
 
     def _startable(self, entry: Entry, cluster: str, situation: deciding.Situation) -> bool:
         """What the planner does not count: that the bytes are really there, and host memory."""
@@ -369,7 +383,7 @@ class Controller:
             return False
         view = next((view for view in situation.views if view.name == cluster), None)
         left = host_memory_left(view, self.store.entries(PLACED), situation.now) if view is not None else None
-        return left is None or entry.submission.host_memory <= left
+        return left is None or entry.submission.host_memory * entry.submission.pods <= left
 
     def _remember(self, memory: deciding.Memory) -> None:
         if memory != self._memory:
@@ -414,10 +428,10 @@ class Controller:
 
     async def sweep(self) -> None:
         """Look at every Job with our label once."""
-        for name, (site, _) in list(self._sites.items()):
-            if not site.synced:
+        for name, (station, _) in list(self._stations.items()):
+            if not station.synced:
                 continue
-            jobs = list(site.jobs.values())
+            jobs = list(station.jobs.values())
             found = {job.metadata.uid: (job, self._entry(job)) for job in jobs}
             known = self._unclaimed.get(name, {})
             now = self.now()
@@ -430,38 +444,38 @@ class Controller:
             for uid, since in self._unclaimed[name].items():
                 job, _ = found[uid]
                 try:
-                    await self._judge(site, job, since)
+                    await self._judge(station, job, since)
                 except (UnansweredError, RejectedError) as error:
                     log.warning("a Job nobody claims is left for now: job=%s error=%s", job.metadata.name, error)
 
     def _entry(self, job: resources.Job) -> Entry | None:
         return self.store.get((job.metadata.labels or {}).get(LABEL_ENTRY, ""))
 
-    async def _judge(self, site: Site, seen: resources.Job, since: Milliseconds) -> None:
+    async def _judge(self, station: Station, seen: resources.Job, since: Milliseconds) -> None:
         """Judge a Job as the cluster has it now: what was seen may be old."""
         namespace = seen.metadata.namespace or "default"
-        if judge(seen, site.name, self._entry(seen), since, self.now(), self.settings.graces).action == "keep":
+        if judge(seen, station.name, self._entry(seen), since, self.now(), self.settings.graces).action == "keep":
             return
-        job = await site.actions.get(seen.metadata.name, namespace)
+        job = await station.actions.get(seen.metadata.name, namespace)
         if job is None or job.metadata.uid != seen.metadata.uid:
             return
         entry = self._entry(job)
-        verdict = judge(job, site.name, entry, since, self.now(), self.settings.graces)
+        verdict = judge(job, station.name, entry, since, self.now(), self.settings.graces)
         if not self._may_act():
             return
         if verdict.action == "delete":
             log.info("deleting a Job: reason=%s %s", verdict.reason, verdict.message)
-            await site.actions.delete(job.metadata.name, namespace)
+            await station.actions.delete(job.metadata.name, namespace)
         elif verdict.action == "adopt" and entry is not None:
-            self._adopt(entry, site, job)
+            self._adopt(entry, station, job)
 
-    def _adopt(self, entry: Entry, site: Site, job: resources.Job) -> None:
+    def _adopt(self, entry: Entry, station: Station, job: resources.Job) -> None:
         """An entry that waits takes back the Job that runs for it; it passes through its states as any other."""
         now = self.now()
         template = (job.spec.get("template") or {}).get("metadata") or {}
         kind = str((template.get("annotations") or {}).get(names.MODELS, ""))
-        placement = Placement(site.name, kind, now, now, now, job.metadata.name, uid=job.metadata.uid)
-        message = f"its Job {job.metadata.name} is on {site.name} already{' and over' if over(job) else ''}"
+        placement = Placement(station.name, kind, now, now, now, job.metadata.name, uid=job.metadata.uid)
+        message = f"its Job {job.metadata.name} is on {station.name} already{' and over' if over(job) else ''}"
         with contextlib.suppress(StaleEntryError):
             self.store.move(entry, "Placing", now=now, reason="TakenBack", message=message, placement=placement)
 

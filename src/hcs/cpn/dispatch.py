@@ -21,7 +21,7 @@ from hcs.cpn.clusterjobs import ForeignError, RejectedError, UnansweredError
 from hcs.cpn.endings import Ending, Messages, ending, failed_container, over
 from hcs.cpn.jobmanifest import job_manifest
 from hcs.cpn.reports import Report, read_log, read_pods
-from hcs.cpn.watching import Site
+from hcs.cpn.watching import Station
 from hcs.kube import resources
 from hcs.store.errors import StaleEntryError
 from hcs.store.queue import QueueStore
@@ -71,7 +71,7 @@ class Dispatcher:
     def __init__(
         self,
         store: QueueStore,
-        site: Callable[[str], Site | None],
+        station: Callable[[str], Station | None],
         *,
         messages: Messages,
         now: Callable[[], Milliseconds],
@@ -85,7 +85,7 @@ class Dispatcher:
 
         Args:
             store: the queue.
-            site: the live cluster of a name; None while there is none.
+            station: the live cluster of a name; None while there is none.
             messages: how frameworks say that memory ran out.
             now: milliseconds since 1970.
             may_act: whether this process is still the one that acts.
@@ -94,7 +94,7 @@ class Dispatcher:
             used_memory: the most an entry's job was seen to use, by the cluster's metrics.
             settings: limits.
         """
-        self._store, self._site, self._messages, self._now = store, site, messages, now
+        self._store, self._station, self._messages, self._now = store, station, messages, now
         self._may_act, self._learned = may_act, learned
         self._card_memory, self._used_memory = card_memory, used_memory
         self.settings = settings or Settings()
@@ -117,122 +117,133 @@ class Dispatcher:
         if not self._may_act():
             self.notes[id] = "NotLeading", "another controller acts for this queue, or the lease could not be renewed"
             return 1.0
-        site = self._site(entry.placement.cluster)
-        if site is None:
+        station = self._station(entry.placement.cluster)
+        if station is None:
             self.notes[id] = (
                 "ClusterUnknown",
                 f"cluster {entry.placement.cluster} is not connected; the job is kept as it is until it is back",
             )
             return 5.0
         try:
-            again = await self._take(entry, site)
+            again = await self._take(entry, station)
         except UnansweredError as error:
-            return self._pause(entry, "ClusterUnreachable", f"cluster {site.name}: {error}; trying again")
+            return self._pause(entry, "ClusterUnreachable", f"cluster {station.name}: {error}; trying again")
         except RejectedError as error:
-            return self._pause(entry, error.reason, f"cluster {site.name} refuses: {error}")
+            return self._pause(entry, error.reason, f"cluster {station.name} refuses: {error}")
         except StaleEntryError:
             return 0.05
         self._failures.pop(id, None)
         return again
 
-    async def _take(self, entry: Entry, site: Site) -> float | None:
+    async def _take(self, entry: Entry, station: Station) -> float | None:
         match entry.state:
             case "Placing":
-                return await self._create(entry, site)
+                return await self._create(entry, station)
             case "Created":
-                return await self._release(entry, site)
+                return await self._release(entry, station)
             case "Running":
-                return await self._watch(entry, site)
+                return await self._watch(entry, station)
             case _:
-                return await self._cancel(entry, site)
+                return await self._cancel(entry, station)
 
-    async def _create(self, entry: Entry, site: Site) -> float | None:
+    async def _create(self, entry: Entry, station: Station) -> float | None:
         placement = entry.placement
         assert placement is not None
-        out_of_reach = self._now() - max(entry.changed, site.cluster.view().seen)
-        if site.lost_after is not None and not site.cluster.view().reachable and out_of_reach > site.lost_after:
+        out_of_reach = self._now() - max(entry.changed, station.cluster.view().seen)
+        if (
+            station.lost_after is not None
+            and not station.cluster.view().reachable
+            and out_of_reach > station.lost_after
+        ):
             # It was never released, so whatever the cluster may hold of it never runs, and is collected later.
             self._requeue(
-                entry, "ClusterLost", f"cluster {site.name} is out of reach; planned anew, it never ran there"
+                entry, "ClusterLost", f"cluster {station.name} is out of reach; planned anew, it never ran there"
             )
             return None
-        manifest = job_manifest(entry, placement, self._store.queue_id, overlay=site.overlay, store=site.blobs)
+        manifest = job_manifest(entry, placement, self._store.queue_id, overlay=station.overlay, store=station.blobs)
         try:
-            job = await site.actions.create(manifest)
+            job = await station.actions.create(manifest)
         except ForeignError as error:
-            self._move(entry, "Refused", "NameTaken", f"cluster {site.name}: {error}; rename that Job and submit again")
+            self._move(
+                entry, "Refused", "NameTaken", f"cluster {station.name}: {error}; rename that Job and submit again"
+            )
             return None
         except RejectedError as error:
-            return await self._rejected(entry, site, error)
+            return await self._rejected(entry, station, error)
         made = msgspec.structs.replace(placement, uid=job.metadata.uid)
-        self._move(entry, "Created", "JobCreated", f"Job {placement.job} is on {site.name}, suspended", placement=made)
+        self._move(
+            entry, "Created", "JobCreated", f"Job {placement.job} is on {station.name}, suspended", placement=made
+        )
         return 0.0
 
-    async def _rejected(self, entry: Entry, site: Site, error: RejectedError) -> float | None:
+    async def _rejected(self, entry: Entry, station: Station, error: RejectedError) -> float | None:
         """The cluster will not have it: elsewhere, later, or not at all. An earlier answer may have been lost."""
         placement = entry.placement
         assert placement is not None
-        found = await site.actions.get(placement.job, entry.submission.namespace)
+        found = await station.actions.get(placement.job, entry.submission.namespace)
         if found is not None:
-            await site.actions.delete(placement.job, entry.submission.namespace)
+            await station.actions.delete(placement.job, entry.submission.namespace)
             return 0.5
         count = self._failures[entry.id] = self._failures.get(entry.id, 0) + 1
-        self.refused[entry.id, site.name] = self._now() + min(3_600_000, 30_000 << min(count, 10))
+        self.refused[entry.id, station.name] = self._now() + min(3_600_000, 30_000 << min(count, 10))
         full = "quota" in str(error).lower()
-        self._again(entry, error.reason, f"cluster {site.name} refused the Job: {error}", counts=not full)
+        self._again(entry, error.reason, f"cluster {station.name} refused the Job: {error}", counts=not full)
         return None
 
-    async def _release(self, entry: Entry, site: Site) -> float | None:
+    async def _release(self, entry: Entry, station: Station) -> float | None:
         placement, namespace = entry.placement, entry.submission.namespace
         assert placement is not None
         try:
-            there = await site.actions.release(placement.job, namespace, placement.uid)
+            there = await station.actions.release(placement.job, namespace, placement.uid)
         except RejectedError:
-            job = await site.actions.get(placement.job, namespace)
+            job = await station.actions.get(placement.job, namespace)
             if job is not None and over(job) is None:
                 raise
             there = job is not None
         if not there:
-            self._again(entry, "JobVanished", f"somebody deleted Job {placement.job} on {site.name} before it ran")
+            self._again(entry, "JobVanished", f"somebody deleted Job {placement.job} on {station.name} before it ran")
             return None
         begun = msgspec.structs.replace(placement, started=self._now())
-        self._move(entry, "Running", "JobReleased", f"runs on {placement.kind} of {site.name}", placement=begun)
+        self._move(entry, "Running", "JobReleased", f"runs on {placement.kind} of {station.name}", placement=begun)
         return 0.0
 
-    async def _watch(self, entry: Entry, site: Site) -> float | None:
+    async def _watch(self, entry: Entry, station: Station) -> float | None:
         placement, namespace = entry.placement, entry.submission.namespace
         assert placement is not None
-        if not site.synced:
-            self.notes[entry.id] = "ClusterUnreachable", f"cluster {site.name} has not been read yet; the job is kept"
+        if not station.synced:
+            self.notes[entry.id] = (
+                "ClusterUnreachable",
+                f"cluster {station.name} has not been read yet; the job is kept",
+            )
             return 5.0
-        job = site.job(placement, namespace)
+        job = station.job(placement, namespace)
         if job is None or (placement.uid and job.metadata.uid != placement.uid):
-            job = await site.actions.get(placement.job, namespace)
-        pods = site.pods_of(placement.uid)
+            job = await station.actions.get(placement.job, namespace)
+        pods = station.pods_of(placement.uid)
         living = [pod for pod in pods if not pod.finished]
         if job is None or (placement.uid and job.metadata.uid != placement.uid):
             if living:
                 self.notes[entry.id] = (
                     "PodsLinger",
-                    f"Job {placement.job} is gone from {site.name}, its pods are not yet",
+                    f"Job {placement.job} is gone from {station.name}, its pods are not yet",
                 )
                 return 5.0
             reason, message = self._withdrawn.pop(
-                entry.id, ("JobVanished", f"somebody deleted Job {placement.job} on {site.name} while it ran")
+                entry.id, ("JobVanished", f"somebody deleted Job {placement.job} on {station.name} while it ran")
             )
             self._again(entry, reason, message)
             return None
         if over(job) is not None:
             if over(job) == "Failed" and living:
                 return 1.0
-            await self._conclude(entry, site, job, pods)
+            await self._conclude(entry, station, job, pods)
             return None
         if entry.id in self._withdrawn:
-            await site.actions.delete(placement.job, namespace)
+            await station.actions.delete(placement.job, namespace)
             return 1.0
-        return await self._accompany(entry, site, pods)
+        return await self._accompany(entry, station, pods)
 
-    async def _accompany(self, entry: Entry, site: Site, pods: list[resources.Pod]) -> float | None:
+    async def _accompany(self, entry: Entry, station: Station, pods: list[resources.Pod]) -> float | None:
         """While it runs: since when, how far; and take it back where it never begins."""
         placement, settings = entry.placement, self.settings
         assert placement is not None
@@ -242,55 +253,55 @@ class Dispatcher:
             self.notes.pop(entry.id, None)
         elif not pods or all(pod.status.phase in ("", "Pending") for pod in pods):
             waited = (self._now() - (placement.started or self._now())) / 1000
-            self.notes[entry.id] = "PodPending", _why_pending(pods) or f"{site.name} has not started its pods yet"
+            self.notes[entry.id] = "PodPending", _why_pending(pods) or f"{station.name} has not started its pods yet"
             if waited > settings.pending_limit:
                 self._withdrawn[entry.id] = (
                     "NeverStarted",
-                    f"{site.name} did not start it within {settings.pending_limit:g} s; planned anew, behind others",
+                    f"{station.name} did not start it within {settings.pending_limit:g} s; planned anew, behind others",
                 )
                 return 0.0
             return min(settings.pending_limit - waited + 1, 60.0)
-        await self._hear(entry, site, running)
+        await self._hear(entry, station, running)
         return settings.progress_seconds
 
-    async def _hear(self, entry: Entry, site: Site, running: list[resources.Pod]) -> None:
+    async def _hear(self, entry: Entry, station: Station, running: list[resources.Pod]) -> None:
         if not running or self._now() - self._heard.get(entry.id, 0) < self.settings.progress_seconds * 900:
             return
         self._heard[entry.id] = self._now()
         pod = running[0]
-        text = await site.actions.log(
+        text = await station.actions.log(
             pod.metadata.name, entry.submission.namespace, _container(pod), lines=50, most=self.settings.log_bytes
         )
         progress = read_pods(running).over(read_log(text)).progress
         if progress is not None and progress != entry.progress:
             self._store.amend(entry, now=self._now(), progress=progress)
 
-    async def _cancel(self, entry: Entry, site: Site) -> float | None:
+    async def _cancel(self, entry: Entry, station: Station) -> float | None:
         placement, namespace = entry.placement, entry.submission.namespace
         assert placement is not None
-        job = await site.actions.get(placement.job, namespace)
+        job = await station.actions.get(placement.job, namespace)
         if job is not None and placement.uid and job.metadata.uid != placement.uid:
             job = None
         if job is None:
-            if site.synced and any(not pod.finished for pod in site.pods_of(placement.uid)):
+            if station.synced and any(not pod.finished for pod in station.pods_of(placement.uid)):
                 return 1.0
-            self._move(entry, "Cancelled", "Cancelled", f"its Job on {site.name} is gone")
+            self._move(entry, "Cancelled", "Cancelled", f"its Job on {station.name} is gone")
             return None
         ended = over(job)
         if ended == "Complete" or (ended == "Failed" and job.metadata.deletionTimestamp is None):
-            await self._conclude(entry, site, job, site.pods_of(job.metadata.uid))
+            await self._conclude(entry, station, job, station.pods_of(job.metadata.uid))
             return None
         if job.metadata.deletionTimestamp is None:
-            await site.actions.delete(placement.job, namespace)
+            await station.actions.delete(placement.job, namespace)
             return 0.2
-        self.notes[entry.id] = "PodsLinger", f"its Job on {site.name} is being deleted, its pods have not ended yet"
+        self.notes[entry.id] = "PodsLinger", f"its Job on {station.name} is being deleted, its pods have not ended yet"
         return 2.0
 
-    async def _conclude(self, entry: Entry, site: Site, job: resources.Job, pods: list[resources.Pod]) -> None:
+    async def _conclude(self, entry: Entry, station: Station, job: resources.Job, pods: list[resources.Pod]) -> None:
         """Record how it ended and what that teaches, in one transaction."""
         placement = entry.placement
         assert placement is not None
-        text = await self._log(entry, site, pods)
+        text = await self._log(entry, station, pods)
         ended = ending(job, pods, text, self._messages)
         report = read_log(text).over(read_pods(pods))
         peak, source = _peak(report, self._used_memory(entry), ended, placement.memory)
@@ -301,19 +312,19 @@ class Dispatcher:
             if text:
                 self._store.put_log(entry.id, entry.attempts, text)
             if ended.succeeded:
-                self._move(entry, "Succeeded", "Completed", f"done on {site.name} in {seconds:.1f} s", progress=1.0)
+                self._move(entry, "Succeeded", "Completed", f"done on {station.name} in {seconds:.1f} s", progress=1.0)
             elif entry.state == "Cancelling" or ended.kind == "DeadlineExceeded":
                 self._move(entry, "Failed", ended.kind, ended.message, attempts=entry.attempts + 1)
             else:
                 self._again(entry, ended.kind, ended.message, job=job)
 
-    async def _log(self, entry: Entry, site: Site, pods: list[resources.Pod]) -> str:
+    async def _log(self, entry: Entry, station: Station, pods: list[resources.Pod]) -> str:
         ended = failed_container(pods)
         name = ended["pod"] if ended else max((pod.metadata.name for pod in pods), default=None)
         if name is None:
             return ""
         container = ended["container"] if ended else _container(next(p for p in pods if p.metadata.name == name))
-        return await site.actions.log(
+        return await station.actions.log(
             name, entry.submission.namespace, container, lines=self.settings.log_lines, most=self.settings.log_bytes
         )
 

@@ -14,6 +14,7 @@ import msgspec
 
 from hcs.model import names
 from hcs.wide.entries import LABEL_ENTRY, LABEL_QUEUE, Entry, Placement
+from hcs.wide.needs import is_vendor_device
 
 BLOB_STORE: Final = "HCS_BLOB_STORE"
 """Variable that names the cluster's blob store, in every container of a job with inputs."""
@@ -77,7 +78,7 @@ def _pod_metadata(
     user: Mapping[str, Any], entry: Entry, placement: Placement, labels: Mapping[str, str], overlay: Overlay
 ) -> dict[str, Any]:
     ours = {names.MODELS: placement.kind}
-    if entry.submission.cards == 1:
+    if cards_of_a_pod(entry) == 1:
         ours[names.SHARING] = "shared" if placement.shared else "exclusive"
     theirs = {
         "labels": user.get("labels") or {},
@@ -110,11 +111,17 @@ def _pod_spec(
     return merged
 
 
+def cards_of_a_pod(entry: Entry) -> int:
+    """How many cards each of its pods gets."""
+    return max(1, entry.submission.cards // max(1, entry.submission.pods))
+
+
 def computing(containers: list[dict[str, Any]]) -> int:
     """Which container computes: the first that asks for our resources, else the first."""
     for at, container in enumerate(containers):
         resources = container.get("resources") or {}
-        if {*(resources.get("limits") or {}), *(resources.get("requests") or {})} & {*names.REQUESTED}:
+        named = {*(resources.get("limits") or {}), *(resources.get("requests") or {})}
+        if named & {*names.REQUESTED} or any(is_vendor_device(key) for key in named):
             return at
     return 0
 
@@ -128,9 +135,12 @@ def _resources(user: Mapping[str, Any], entry: Entry, placement: Placement, over
     limits = dict(user.get("limits") or {})
     requests = {key: value for key, value in (user.get("requests") or {}).items() if key not in names.REQUESTED}
     ours = {key: str(asked[key]) for key in asked if key in names.REQUESTED}
+    for kept in (limits, requests):
+        for device in [key for key in kept if is_vendor_device(key)]:
+            del kept[device]  # it was read as a number of cards of any vendor
     if not any(total in ours for total in names.TOTALS):
-        if entry.submission.cards > 1:
-            ours[names.CARDS] = str(entry.submission.cards)
+        if (each := cards_of_a_pod(entry)) > 1:
+            ours[names.CARDS] = str(each)
         if placement.memory is not None or names.ACU not in ours:
             ours[names.VRAM] = str(placement.memory or LEAST_MEMORY)
     if (floor := entry.host_floor) is not None:

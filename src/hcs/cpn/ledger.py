@@ -112,7 +112,7 @@ def host_memory_left(view: ClusterView, placed: Iterable[Entry], now: Millisecon
         return None
     measured = now - view.host_free.age
     unseen = sum(
-        entry.submission.host_memory
+        entry.submission.host_memory * entry.submission.pods
         for entry in placed
         if entry.placement is not None
         and entry.placement.cluster == view.name

@@ -16,7 +16,7 @@ from hcs.wide.entries import LABEL_ENTRY, LABEL_QUEUE, Placement
 from hcs.wide.jobs import Milliseconds
 
 
-class Site:
+class Station:
     """A cluster as the dispatcher uses it: what it sees there, and what it may do there."""
 
     def __init__(
@@ -41,9 +41,10 @@ class Site:
         """
         self.cluster, self.name = cluster, cluster.name
         self.overlay, self.blobs, self.lost_after = overlay or Overlay(), blobs, lost_after
-        self.actions = ClusterJobs(cluster.client, queue)
-        self.jobs = Informer(cluster.client, resources.Job, labels={LABEL_QUEUE: queue})
-        self.pods = Informer(cluster.client, resources.Pod, labels={LABEL_QUEUE: queue})
+        self.client = cluster.client
+        self.actions = ClusterJobs(self.client, queue)
+        self.jobs = Informer(self.client, resources.Job, labels={LABEL_QUEUE: queue})
+        self.pods = Informer(self.client, resources.Pod, labels={LABEL_QUEUE: queue})
 
         def told(_: object, item: resources.Job | resources.Pod, __: object) -> None:
             if entry := (item.metadata.labels or {}).get(LABEL_ENTRY):
@@ -51,6 +52,11 @@ class Site:
 
         self.jobs.on_change(told)
         self.pods.on_change(told)
+
+    @property
+    def built_from(self) -> tuple[Overlay, str, Milliseconds | None]:
+        """What it was told about the cluster; another one is needed when that changes."""
+        return self.overlay, self.blobs, self.lost_after
 
     @property
     def synced(self) -> bool:
