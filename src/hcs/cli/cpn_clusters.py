@@ -152,9 +152,6 @@ def add(
         typer.Option("--prometheus-label", help="What this cluster's series have and others have not.", metavar="A=B"),
     ] = None,
     blobs: Annotated[str, typer.Option("--blobs", help="Its store of images and data sets.", metavar="URL")] = "",
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Where Jobs go that name none.", metavar="NAME")
-    ] = "default",
     overlay: Annotated[
         Path | None,
         typer.Option(
@@ -198,7 +195,6 @@ def add(
         prometheus_ca_file=prometheus_ca_file,
         prometheus_labels=dict(_label(text) for text in prometheus_labels or ()),
         blobs=blobs,
-        namespace=namespace,
         overlay=_overlay(overlay) if overlay else {},
         lines=tuple(read_line(text) for text in lines or ()),
         lost_after=waits,
@@ -261,7 +257,7 @@ def _overlay(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise CommandError(
             f"the overlay {path} is no mapping",
-            "labels, annotations, limits or spec were expected",
+            "metadata, spec or limits were expected",
             "a mapping",
             code=USAGE,
         )

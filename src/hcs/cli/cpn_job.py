@@ -56,7 +56,7 @@ def screen(detail: JobDetail, now: Milliseconds, *, columns: int = 100) -> Itera
         for part in textwrap.wrap(text, columns, initial_indent=lead, subsequent_indent=" " * len(lead)):
             yield part, style
 
-    yield f"job {shown.id} {shown.name}: {shown.state}", "bold"
+    yield from _wrapped(f"job {shown.id} {shown.name}: {shown.state}", "bold", columns, "", "  ")
     if shown.message:
         yield from line("because", f"{shown.message} ({shown.reason})", STYLES.get(shown.state, ""))
     yield from line("asks", _asks(detail))

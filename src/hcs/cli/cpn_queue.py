@@ -3,8 +3,9 @@
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NoReturn
 
 import msgspec
 import typer
@@ -73,11 +74,17 @@ def queue(
         if watch and sys.stdout.isatty() and format in ("table", "wide"):
             _live(api, look, server, token_file, authority)
             return
-        picture = look()
-        if not write_data(_data(picture, format), format, names=[f"job/{job.id}" for job in picture.jobs]):
-            _write(picture, wide=format == "wide", headers=not no_headers)
+
+        def show() -> Picture:
+            picture = look()
+            if not write_data(_data(picture, format), format, names=[f"job/{job.id}" for job in picture.jobs]):
+                _write(picture, wide=format == "wide", headers=not no_headers)
+            sys.stdout.flush()
+            return picture
+
         if watch:
-            _follow(api, format)
+            _follow(api, show, format)
+        show()
 
 
 def _data(picture: Picture, format: str) -> Any:
@@ -134,10 +141,16 @@ def table(jobs: tuple[JobRow, ...], now: int, *, columns: int = 100) -> Table:
     return Table(titles, rows)
 
 
-def _follow(api: Api, format: str) -> None:
-    """A line for every change, for pipes."""
+def _follow(api: Api, show: Callable[[], Picture], format: str) -> NoReturn:
+    """The table, then a line for every change, for pipes. The line is open before the table is asked for.
+
+    Raises:
+        CommandError: the controller went away.
+    """
     last: dict[str, tuple[str, str]] = {}
     for kind, content in api.events():
+        if kind in ("hello", "lost"):
+            last = {job.id: (job.state, progress(job)) for job in show().jobs}
         if kind != "job":
             continue
         if format in ("json", "line", "yaml"):
@@ -149,6 +162,7 @@ def _follow(api: Api, format: str) -> None:
                 last[job.id] = seen
                 say("   ".join((job.id, job.name, job.state, place(job), progress(job), job.message)).rstrip())
         sys.stdout.flush()
+    raise api.unreachable(ConnectionError("it closed the line"))
 
 
 def _live(api: Api, look: Any, server: str, token_file: Path | None, authority: Path | None) -> None:

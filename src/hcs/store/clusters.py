@@ -39,11 +39,11 @@ class ClusterConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Its API is found by ``kubeconfig``, a path on the controller's machine, or ``kubeconfig_text``, the file itself,
     with ``context`` (empty: the current one); ``server`` overrides the API's address there. ``prometheus`` and
-    ``blobs`` are base URLs; empty: none. ``namespace`` is where Jobs are made that do not name one. ``overlay`` is
-    merged into the pod template of every Job sent there: another scheduler's name, annotations, limits. ``lost_after``
-    is how long it may be out of reach, in milliseconds, until its jobs are planned anew. ``prometheus_token_file``
-    holds a bearer token for it, ``prometheus_ca_file`` the authority of its certificate, and ``prometheus_labels`` tell
-    this cluster's series from those of others.
+    ``blobs`` are base URLs; empty: none. ``namespace`` is its client's own; a Job goes to that of its manifest.
+    ``overlay`` is merged into the pod template of every Job sent there: another scheduler's name, annotations, limits.
+    ``lost_after`` is how long it may be out of reach, in milliseconds, until its jobs are planned anew.
+    ``prometheus_token_file`` holds a bearer token for it, ``prometheus_ca_file`` the authority of its certificate, and
+    ``prometheus_labels`` tell this cluster's series from those of others.
     """
 
     name: str
