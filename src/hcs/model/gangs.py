@@ -144,7 +144,7 @@ def read_pod_group(raw: Mapping[str, Any]) -> PodGroup:
 
 def _tasks(raw: Any, minimum: int, what: str) -> tuple[tuple[str, int], ...]:
     """How many of each task must start; as in Volcano, none of it counts where together they are more than must."""
-    counts = raw if isinstance(raw, dict) else {"": None}
+    counts: dict[str, Any] = raw if isinstance(raw, dict) else {"": None}
     wrong = [task for task, count in counts.items() if type(count) is not int or not 0 <= count <= MAX_MEMBERS]
     if wrong:
         raise RefusedError(
