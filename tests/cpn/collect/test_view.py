@@ -116,10 +116,11 @@ async def test_figures_are_put_to_the_pool_of_their_card(tmp_path: Path) -> None
         assert view.cpu_busy is not None
         assert view.host_free is not None
         assert (view.cpu_busy.value, view.host_free.value) == (0.25, 7 * GIB)
+        used, busy = "hcs_card_memory_used_bytes", "hcs_card_utilization_percent"
         advice = "let its Prometheus scrape npu-exporter (port 8082) or hcs-agent"
         assert view.missing == (
-            f"memory in use of 910B3 is not known: no hcs_card_memory_used_bytes or npu_chip_info_hbm_used_memory; {advice}",
-            f"utilisation of 910B3 is not known: no hcs_card_utilization_percent or npu_chip_info_utilization; {advice}",
+            f"memory in use of 910B3 is not known: no {used} or npu_chip_info_hbm_used_memory; {advice}",
+            f"utilisation of 910B3 is not known: no {busy} or npu_chip_info_utilization; {advice}",
         )
 
 
@@ -247,9 +248,7 @@ async def test_sick_cards_of_a_site_without_hcs_are_not_usable_and_not_counted_t
             "allocatable": {**resources, "huawei.com/Ascend910": "7"},
             "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
         }
-        await s.post(
-            "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": status}
-        )
+        await s.post("/api/v1/nodes", {**node, "status": status})
         r = Room(s)
         for number, health in enumerate((1, 1, 1, 0, 1, 1, 0, 1)):
             r.metrics.say("npu_chip_info_health_status", health, id=str(number))

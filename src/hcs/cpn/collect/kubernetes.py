@@ -80,6 +80,8 @@ class KubernetesState:
         self._jobs.on_change(self._on_job)
         self._tasks: list[asyncio.Task[None]] = []
         self._gaps: tuple[str, ...] = ()
+        self._broken: list[Informer[Any]] = []
+        self._failing: list[Informer[Any]] = []
         self.failure: str | None = "it has not been asked yet"
         """Why the API cannot be used; None while it can."""
 
@@ -139,7 +141,7 @@ class KubernetesState:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What cannot be read there, and what is therefore not known."""
+        """What cannot be read there, and what is therefore not known. An interruption that passes is none."""
         return tuple(
             f"{what} cannot be read, so {effect}: {explain_api(copy.problem)}"
             for copy, what, effect in (
@@ -148,10 +150,15 @@ class KubernetesState:
                 (self._pods, "pods", "cards that others hold count as free"),
                 (self._jobs, "Jobs of all namespaces", "those of others are not counted"),
             )
-            if copy.problem is not None and not (copy is self._computenodes and _undefined(copy))
+            if copy.problem is not None
+            and (_refusal(copy) or copy in self._failing)
+            and not (copy is self._computenodes and _undefined(copy))
         )
 
     def _note_gaps(self) -> None:
+        """Look once a heartbeat: what failed at the last one and fails still is more than an interruption."""
+        broken = [copy for copy in self._copies if copy.problem is not None]
+        self._failing, self._broken = [copy for copy in broken if copy in self._broken], broken
         if self.gaps != self._gaps:
             self._gaps = self.gaps
             self._changed()
@@ -190,7 +197,6 @@ class KubernetesState:
         while not self.settled:
             await self._pause(wait)
             wait = min(1.0, 2 * wait)
-        self._note_gaps()
         self._changed()
 
     def _fail(self, failure: str | None) -> None:
