@@ -1,8 +1,8 @@
 """Volcano's extender plug-in: its calls replayed in the shapes of its own types, and its way of binding.
 
 The requests are written by the fields of Volcano's ``TaskInfo`` and ``NodeInfo`` (Go names, no tags), for schedules
-that no recording has; see ``test_volcano_recorded.py``. The binder does what Volcano's does: it binds in a second step, with
-the annotations that its session saw.
+that no recording has; see ``test_volcano_recorded.py``. The binder does what Volcano's does: it binds in a second step,
+with the annotations that its session saw.
 """
 
 from pathlib import Path
