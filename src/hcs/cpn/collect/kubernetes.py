@@ -14,7 +14,17 @@ import msgspec
 from lightkube import AsyncClient
 
 from hcs.cpn.collect.failures import explain_api, status_code
-from hcs.cpn.collect.inventory import Holding, Inventory, Machine, holding_of, machine_of, running, take_stock
+from hcs.cpn.collect.inventory import (
+    Card,
+    Holding,
+    Inventory,
+    Machine,
+    cards_of,
+    holding_of,
+    machine_of,
+    running,
+    take_stock,
+)
 from hcs.kube import resources
 from hcs.kube.informer import ChangeKind, Informer
 from hcs.model.pods import Pod
@@ -71,6 +81,8 @@ class KubernetesState:
         self._jobs = Informer(client, resources.Job, pause=pause)
         self._copies: tuple[Informer[Any], ...] = (self._nodes, self._computenodes, self._pods, self._jobs)
         self._machines: dict[str, Machine] = {}
+        self._cards: tuple[tuple[bool, bool], tuple[Card, ...]] | None = None
+        """All cards, until a node changes: there are many, and pods come and go all the time."""
         self._holdings: dict[str, Holding] = {}
         self._ours: set[str] = set()
         self._foreign: dict[str, ForeignJob] = {}
@@ -121,9 +133,15 @@ class KubernetesState:
     def stock(self, sick: Callable[[str, str], int]) -> Inventory:
         """Count cards; see :func:`~hcs.cpn.collect.inventory.take_stock`."""
         without_nodes = _refusal(self._nodes) and not self._nodes.synced.is_set()
+        undefined = _undefined(self._computenodes)
+        if self._cards is None or self._cards[0] != (without_nodes, undefined):
+            machines = None if without_nodes else self._machines
+            nodes = () if undefined else self._computenodes.values()
+            found = tuple(card for node in nodes for card in cards_of(node, machines))
+            self._cards = (without_nodes, undefined), found
         return take_stock(
-            None if without_nodes else self._machines,
-            [] if _undefined(self._computenodes) else list(self._computenodes.values()),
+            [self._machines[name] for name in sorted(self._machines)],
+            self._cards[1],
             self._holdings.values(),
             lambda holding: self._is_ours(holding.labels) or holding.owner in self._ours,
             sick,
@@ -212,12 +230,13 @@ class KubernetesState:
         name, before = node.metadata.name, self._machines.get(node.metadata.name)
         if kind == "DELETED":
             self._machines.pop(name, None)
-            self._changed()
+            self._on_computenode()
         elif (machine := machine_of(node)) != before:  # nodes change every few minutes only to say that they live
             self._machines[name] = machine
-            self._changed()
+            self._on_computenode()
 
     def _on_computenode(self, *_: object) -> None:
+        self._cards = None
         self._changed()
 
     def _on_pod(self, kind: ChangeKind, pod: Pod, _: Pod | None) -> None:
