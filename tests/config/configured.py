@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from tests.clusters import CONFIG, Object
 
-OPTIONAL = ("volcano.yaml",)
+OPTIONAL = ("cpn-site.yaml", "volcano.yaml")
 """Files for those who have what they are for."""
 
 
