@@ -133,7 +133,7 @@ class Controller:
             registry: where the metrics live.
             settings: limits.
         """
-        self.store, self._clusters, self._forecasts, self._learner = store, clusters, forecasts, learner
+        self.store, self._clusters, self._forecasts, self.learner = store, clusters, forecasts, learner
         self.registry = registry or CollectorRegistry()
         self.now, self._data, self._may_act, self._offload = now, data, may_act, offload
         self._plan = planner or Planner().decide
@@ -185,7 +185,7 @@ class Controller:
                 group.create_task(self.stepper.run())
                 group.create_task(self._decide_often())
                 group.create_task(self._sweep_often())
-                group.create_task(self._learner.run(self._taught))
+                group.create_task(self.learner.run(self._taught))
         finally:
             for _, task in self._stations.values():
                 task.cancel()

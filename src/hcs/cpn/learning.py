@@ -62,8 +62,8 @@ class Learner:
         self._store, self._forecasts, self._offload, self._now = store, forecasts, offload, now
         self._fit, self._settings = fit, settings or Settings()
         self._fresh = asyncio.Event()
-        self.fitted = 0
-        """How many predictors were made."""
+        self.learnt = 0
+        """How many runs the present predictor knows."""
 
     def take(self, finished: Finished) -> None:
         """Keep what an attempt taught; called inside the transaction that records its end."""
@@ -118,7 +118,7 @@ class Learner:
         predictor = await self._offload(lambda: self._fit(runs, self._settings.seed))
         self._forecasts.replace(predictor)
         self._store.keep(MODEL, predictor.encode())
-        self.fitted += 1
+        self.learnt = len(runs)
         return True
 
 
