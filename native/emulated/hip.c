@@ -1,20 +1,15 @@
-/* Emulated HIP runtime (libamdhip64.so): devices, memory, arrays, a pool, physical memory. Not AMD's or Hygon's library
- * and says so in the device name. Like theirs it calls its own exported functions through the loader, which is what makes
- * preloading them a bad idea. */
-#include "../common/hip_abi.h"
+/* Emulated HIP runtime (libamdhip64.so): devices, memory, arrays, a pool, physical memory. Like the real one it calls its
+ * own exported functions through the loader, which is what makes preloading them a bad idea. */
+#include "hip.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "card.h"
 #include "memory.h"
 #include "visible.h"
-
-#define HCS_EXPORT __attribute__((visibility("default")))
 
 struct ihipMemPoolHandle_t {
     int device;
@@ -54,7 +49,7 @@ HCS_EXPORT hipError_t hipInit(unsigned int flags)
     return device_count > 0 ? hipSuccess : hipErrorNoDevice;
 }
 
-static hipError_t usable(int device, const struct hcs_card **card)
+hipError_t hcs_hip_usable(int device, const struct hcs_card **card)
 {
     hipError_t result = hipInit(0);
     if (result != hipSuccess)
@@ -63,6 +58,21 @@ static hipError_t usable(int device, const struct hcs_card **card)
         return hipErrorInvalidDevice;
     *card = &cards[order[device]];
     return hcs_card_dead(*card) ? hipErrorUnknown : hipSuccess;
+}
+
+int hcs_hip_current(void)
+{
+    return current;
+}
+
+bool hcs_hip_take(int device, uint64_t bytes)
+{
+    return hcs_card_take(order[device], &cards[order[device]], bytes);
+}
+
+void hcs_hip_give_back(int device, uint64_t bytes)
+{
+    hcs_card_give_back(order[device], &cards[order[device]], bytes);
 }
 
 HCS_EXPORT hipError_t hipGetDeviceCount(int *count)
@@ -75,7 +85,7 @@ HCS_EXPORT hipError_t hipGetDeviceCount(int *count)
 HCS_EXPORT hipError_t hipSetDevice(int device)
 {
     const struct hcs_card *card;
-    hipError_t result = usable(device, &card);
+    hipError_t result = hcs_hip_usable(device, &card);
     if (result == hipSuccess)
         current = device;
     return result;
@@ -90,7 +100,7 @@ HCS_EXPORT hipError_t hipGetDevice(int *device)
 HCS_EXPORT hipError_t hipDeviceGetName(char *name, int length, int device)
 {
     const struct hcs_card *card;
-    hipError_t result = usable(device, &card);
+    hipError_t result = hcs_hip_usable(device, &card);
     if (result == hipSuccess && length > 0)
         snprintf(name, (size_t)length, "%s (emulated)", card->file->model);
     return result;
@@ -99,7 +109,7 @@ HCS_EXPORT hipError_t hipDeviceGetName(char *name, int length, int device)
 HCS_EXPORT hipError_t hipDeviceGetUuid(hipUUID *uuid, int device)
 {
     const struct hcs_card *card;
-    hipError_t result = usable(device, &card);
+    hipError_t result = hcs_hip_usable(device, &card);
     if (result != hipSuccess)
         return result;
     const char *text = strncmp(card->file->uuid, "GPU-", 4) == 0 ? card->file->uuid + 4 : card->file->uuid;
@@ -111,7 +121,7 @@ HCS_EXPORT hipError_t hipDeviceGetUuid(hipUUID *uuid, int device)
 HCS_EXPORT hipError_t hipDeviceGetPCIBusId(char *text, int length, int device)
 {
     const struct hcs_card *card;
-    hipError_t result = usable(device, &card);
+    hipError_t result = hcs_hip_usable(device, &card);
     if (result == hipSuccess && length > 0)
         snprintf(text, (size_t)length, "%s", card->file->bus_id);
     return result;
@@ -120,7 +130,7 @@ HCS_EXPORT hipError_t hipDeviceGetPCIBusId(char *text, int length, int device)
 HCS_EXPORT hipError_t hipDeviceTotalMem(size_t *bytes, int device)
 {
     const struct hcs_card *card;
-    hipError_t result = usable(device, &card);
+    hipError_t result = hcs_hip_usable(device, &card);
     if (result == hipSuccess)
         *bytes = card->file->total_bytes;
     return result;
@@ -129,7 +139,7 @@ HCS_EXPORT hipError_t hipDeviceTotalMem(size_t *bytes, int device)
 HCS_EXPORT hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
     const struct hcs_card *card;
-    hipError_t result = usable(current, &card);
+    hipError_t result = hcs_hip_usable(current, &card);
     if (result != hipSuccess)
         return result;
     uint64_t used = hcs_card_used(card);
@@ -143,7 +153,7 @@ HCS_EXPORT hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 static hipError_t take(void **pointer, uint64_t bytes, uint64_t charged, hipMemPool_t pool)
 {
     const struct hcs_card *card;
-    hipError_t result = usable(current, &card);
+    hipError_t result = hcs_hip_usable(current, &card);
     uint32_t index = order[current];
     uint64_t address;
     if (result != hipSuccess)
@@ -292,7 +302,8 @@ HCS_EXPORT hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t keep)
 
 HCS_EXPORT hipError_t hipMallocFromPoolAsync(void **pointer, size_t bytes, hipMemPool_t pool, hipStream_t stream)
 {
-    (void)stream;
+    if (stream != NULL && stream->capture != NULL)
+        return hcs_hip_capture_allocation(stream->capture, pool->device, bytes, pointer);
     hipError_t result = take(pointer, bytes, hcs_hip_taken(bytes), pool);
     if (result == hipSuccess)
         pool->reserved += hcs_hip_taken(bytes);
@@ -315,12 +326,23 @@ HCS_EXPORT hipError_t hipFreeAsync(void *pointer, hipStream_t stream)
 HCS_EXPORT hipError_t hipDeviceSynchronize(void)
 {
     const struct hcs_card *card;
-    return usable(current, &card);
+    return hcs_hip_usable(current, &card);
 }
 
 HCS_EXPORT hipError_t hipStreamSynchronize(hipStream_t stream)
 {
     (void)stream;
+    return hipDeviceSynchronize();
+}
+
+HCS_EXPORT hipError_t hipStreamSynchronize_spt(hipStream_t stream)
+{
+    return hipStreamSynchronize(stream);
+}
+
+HCS_EXPORT hipError_t hipEventSynchronize(hipEvent_t event)
+{
+    (void)event;
     return hipDeviceSynchronize();
 }
 
@@ -339,7 +361,7 @@ HCS_EXPORT hipError_t hipMemCreate(hipMemHandle *handle, size_t bytes, const hip
 {
     (void)flags;
     const struct hcs_card *card;
-    hipError_t result = usable(properties->location.id, &card);
+    hipError_t result = hcs_hip_usable(properties->location.id, &card);
     if (result != hipSuccess)
         return result;
     hipMemHandle memory = calloc(1, sizeof *memory);

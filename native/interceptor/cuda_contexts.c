@@ -244,6 +244,7 @@ static CUresult end_primary(device_call real, CUdevice device, bool always)
     }
     unlock_contexts();
     hcs_pools_refresh();
+    cuda_refresh_graphs();
     hcs_leave();
     return result;
 }

@@ -12,11 +12,6 @@ typedef CUresult (*alloc_async_function)(CUdeviceptr *, size_t, CUstream);
 typedef CUresult (*alloc_from_pool_function)(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
 typedef CUresult (*free_async_function)(CUdeviceptr, CUstream);
 
-static uint64_t number(const void *handle)
-{
-    return (uint64_t)(uintptr_t)handle;
-}
-
 static CUmemoryPool as_pool(uint64_t handle)
 {
     return (CUmemoryPool)(uintptr_t)handle; // NOLINT
@@ -66,7 +61,7 @@ static struct hcs_pool *pool_of(const struct request *request, const struct hcs_
     ASK(device_pool_function, get_pool, DeviceGetMemPool);
     if (request->from_pool == NULL && (get_pool == NULL || get_pool(&pool, device) != CUDA_SUCCESS))
         return NULL;
-    struct hcs_pool *found = hcs_pool_of(HCS_DRIVER_RUNTIME, number(pool), place->card, &pool_driver);
+    struct hcs_pool *found = hcs_pool_of(HCS_DRIVER_RUNTIME, cuda_number(pool), place->card, &pool_driver);
     return found;
 }
 
@@ -209,7 +204,7 @@ HCS_EXPORT CUresult CU(MemPoolCreate)(CUmemoryPool *pool, const CUmemPoolProps *
     CUresult result = real(pool, properties);
     bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     if (result == CUDA_SUCCESS)
-        hcs_pool_of(HCS_DRIVER_RUNTIME, number(*pool), on_device ? cuda_card_of(properties->location.id) : HOST_POOL,
+        hcs_pool_of(HCS_DRIVER_RUNTIME, cuda_number(*pool), on_device ? cuda_card_of(properties->location.id) : HOST_POOL,
                     &pool_driver);
     hcs_leave();
     return result;
@@ -220,7 +215,7 @@ HCS_EXPORT CUresult CU(MemPoolDestroy)(CUmemoryPool handle)
     REAL(MemPoolDestroy);
     if (!hcs_watching())
         return real(handle);
-    struct hcs_pool *pool = hcs_pool_known(HCS_DRIVER_RUNTIME, number(handle));
+    struct hcs_pool *pool = hcs_pool_known(HCS_DRIVER_RUNTIME, cuda_number(handle));
     if (pool != NULL)
         hcs_pool_begin_destroy(pool);
     CUresult result = real(handle);

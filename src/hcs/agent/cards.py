@@ -131,11 +131,13 @@ class Cards:
                 self._vendor_of[device.id] = vendor
                 known = self._devices.get(device.id, device)
                 self._devices[device.id] = msgspec.structs.replace(
-                    self._refine(device),
+                    device,
                     verdict=known.verdict,
                     verdict_reason=known.verdict_reason,
                     verdict_message=known.verdict_message,
                 )
+        # When all are known: what is known of a card beyond its vendor's words may be about its way to another.
+        self._devices = {id: self._refine(device) for id, device in self._devices.items()}
         self._compare(before)
 
     def refined(self) -> None:

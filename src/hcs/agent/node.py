@@ -27,6 +27,7 @@ from hcs.agent.alarms import Alarms
 from hcs.agent.calibration import Calibration, Measurer
 from hcs.agent.cards import Cards
 from hcs.agent.cdi import CdiSpecs
+from hcs.agent.datasources import DataSources
 from hcs.agent.delivery import Delivery, Work
 from hcs.agent.figures import FigureMetrics
 from hcs.agent.foreign import ForeignWatch
@@ -80,6 +81,7 @@ class Agent:
         guarded: Callable[[], bool] = lambda: False,
         cdi: CdiSpecs | None = None,
         pod_resources: PodResources | None = None,
+        data_sources: DataSources | None = None,
     ) -> None:
         """Prepare; nothing is asked, and only the state directory is read.
 
@@ -104,6 +106,7 @@ class Agent:
             guarded: whether a guard lives beside the runtime.
             cdi: the node's CDI files; None where none are written.
             pod_resources: where the kubelet says what others hold; None where nobody is asked.
+            data_sources: the named places whose distance is measured; None leaves what others wrote.
         """
         registry = CollectorRegistry()
         self._poll, self._probe, self._pause = poll, probe, pause
@@ -147,7 +150,12 @@ class Agent:
             abilities=lambda: self.link.abilities() if self.link is not None else ABILITIES,
             problem=lambda: self.link.problem() if self.link is not None else None,
             rtos=lambda: rtos.published if rtos is not None else None,
+            latencies=data_sources.entries if data_sources is not None else lambda observed: observed,
         )
+        self.data_sources = data_sources
+        if data_sources is not None:
+            data_sources.changed = self.publisher.wake.set
+            registry.register(data_sources)
         if rtos is not None:
             rtos.changed = self.publisher.wake.set
             registry.register(rtos)
@@ -207,6 +215,7 @@ class Agent:
             lambda: self.delivery.run(self._pause),
             self._sweep,
             *([] if guests is None else [functools.partial(guests.watch, self._pause)]),
+            *([] if self.data_sources is None else [functools.partial(self.data_sources.watch, self._pause)]),
             self._calibrate,
             *([self._look_around] if self.foreign is not None else []),
             *([self._describe] if self._cdi is not None else []),

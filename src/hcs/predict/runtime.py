@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hcs.predict.exchange import ExchangeTime
 from hcs.predict.novelty import KNOWN, LAYOUT, LEVELS, MEASURED, blocks, novelty, probes
-from hcs.predict.process import Process, Settings, learn
+from hcs.predict.process import Formula, Process, Settings, learn
 from hcs.predict.table import Floats, Index, Mask, Names, Table
 from hcs.predict.trees import Kind, Trees
 
@@ -194,13 +195,18 @@ class _Parts:
     def __init__(self, table: Table, times: Floats, exchanges: Floats, draw: np.random.Generator) -> None:
         self.kept = _thinned(table, _PART_ROWS, draw)
         rows, seconds, exchange = table.take(self.kept), times[self.kept], exchanges[self.kept]
-        sync = np.where(np.isfinite(exchange), np.clip(exchange, 1e-4 * seconds, 0.98 * seconds), 1e-4 * seconds)
-        self.several = np.flatnonzero(rows.cards > 1)
+        sync = np.where(np.isfinite(exchange), np.clip(exchange, 1e-5 * seconds, 0.98 * seconds), 1e-4 * seconds)
+        several = rows.cards > 1
+        # On one card too, where it was measured: that tells how many gradients the model has.
+        told = several | (np.isfinite(exchange) & (exchange > 0))
+        self.several = np.flatnonzero(told)
         self.compute = _fitted(rows, np.log(seconds - sync), draw)
         self.exchange: Process | None = None
-        if len(self.several) >= 10:
-            self.exchange = _fitted(rows.take(self.several), np.log(sync[self.several]), draw)
+        if several.sum() >= 10:
+            known = rows.take(self.several)
+            self.exchange = _fitted(known, np.log(sync[self.several]), draw, ExchangeTime(known))
         self.log_sync = np.log(sync)
+        self.many = several
         # Where each row of the table is among the rows kept, and where each of those is among those of several cards.
         self.place = np.full(len(table), -1)
         self.place[self.kept] = np.arange(len(self.kept))
@@ -227,6 +233,7 @@ class _Parts:
             if self.exchange is not None and inside.any():
                 [(miss, sd)] = self.exchange.left_out([several[inside]], precision)
                 other[inside], other_spread[inside] = self.log_sync[block][inside] - miss, sd
+            inside = inside & self.many[block]
             total, sd = _added(mean, spread, other, other_spread, inside)
             answers.append((target[self.kept][block] - total, sd))
         return answers, masks
@@ -251,10 +258,12 @@ def _added(mean: Floats, spread: Floats, other: Floats, other_spread: Floats, bo
     return total, np.sqrt((share * spread) ** 2 + ((1 - share) * other_spread) ** 2)
 
 
-def _fitted(rows: Table, target: Floats, draw: np.random.Generator) -> Process:
+def _fitted(rows: Table, target: Floats, draw: np.random.Generator, formula: Formula | None = None) -> Process:
     some, _ = _split(rows, _LEARN_ROWS, draw)
-    settings = learn(rows.take(some), target[some], steps=30) if len(some) >= 20 else Settings.first()
-    return Process(rows, target, settings)
+    settings = Settings.first()
+    if len(some) >= 20:
+        settings = learn(rows.take(some), target[some], steps=30, formula=formula)
+    return Process(rows, target, settings, formula=formula)
 
 
 def _split(rows: Table, limit: int, draw: np.random.Generator) -> tuple[Index, Index]:

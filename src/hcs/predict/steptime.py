@@ -82,8 +82,8 @@ class Design:
     """Rows ready to be put through the formula at any coefficients."""
 
     def __init__(self, formula: StepTime, rows: Table) -> None:
-        model = _one_hot(rows.model, formula.models)
-        card = _one_hot(rows.card, formula.cards)
+        model = one_hot(rows.model, formula.models)
+        card = one_hot(rows.card, formula.cards)
         pairing = (model[:, :, None] * card[:, None, :]).reshape(len(rows), model.shape[1] * card.shape[1])
         one = np.ones((len(rows), 1))
         shape = np.column_stack(
@@ -136,7 +136,7 @@ class Design:
         return log_t + coefficients[-1] * self.share, jacobian
 
 
-def _one_hot(names: Names, known: tuple[str, ...]) -> Floats:
+def one_hot(names: Names, known: tuple[str, ...]) -> Floats:
     """One column for each known name and a last one for all others."""
     columns = (names[:, None] == np.array(known, dtype=np.str_)[None, :]).astype(np.float64)
     return np.hstack([columns, 1.0 - columns.sum(axis=1, keepdims=True)])

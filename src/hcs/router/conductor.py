@@ -270,7 +270,8 @@ class Conductor:
         """What is to be planned of a gang: its pending members, and the vendors each is bound to; or why nothing."""
         members, bounds, portable = [], {}, True
         nodes_of: dict[bytes, list[str]] = {}
-        for pod in gang.pending:
+        group = self.book.group(gang)
+        for pod in gang.in_turn(group):
             uid = pod.metadata.uid
             try:
                 request = self._desk.request_of(pod)
@@ -291,7 +292,7 @@ class Conductor:
             bound = self._bound(gang, pod, request)
             if bound is not None:
                 bounds[uid] = bound
-        least = gang.least(self.book.group(gang))
+        least = gang.least(group)
         return Gang(gang.key, tuple(members), 0 if least >= len(members) else least, portable), bounds
 
     def _bound(self, gang: Standing, pod: Pod, request: ComputeRequest) -> VendorBound | None:

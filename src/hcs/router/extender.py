@@ -149,7 +149,7 @@ class Extender:
             barrier_seconds=barrier_seconds,
         )
         self.preemption = Preemption(client, self.desk, self, now=now, count=self.meters.preemptions)
-        self.volcano = VolcanoVerbs(self.desk)
+        self.volcano = VolcanoVerbs(self.desk, self._stirred.set)
         self._caretaker = Caretaker(self, self._stirred)
         self._groups = PodGroups(client, self.conductor.group_changed)
 

@@ -29,7 +29,9 @@ class ClusterConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     with ``context`` (empty: the current one); ``server`` overrides the API's address there. ``prometheus`` and
     ``blobs`` are base URLs; empty: none. ``namespace`` is where Jobs are made that do not name one. ``overlay`` is
     merged into the pod template of every Job sent there: another scheduler's name, annotations, limits. ``lost_after``
-    is how long it may be out of reach, in milliseconds, until its jobs are planned anew.
+    is how long it may be out of reach, in milliseconds, until its jobs are planned anew. ``prometheus_token_file``
+    holds a bearer token for it, ``prometheus_ca_file`` the authority of its certificate, and ``prometheus_labels`` tell
+    this cluster's series from those of others.
     """
 
     name: str
@@ -43,6 +45,9 @@ class ClusterConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     overlay: dict[str, Any] = {}
     lines: tuple[Line, ...] = ()
     lost_after: Milliseconds = LOST_AFTER
+    prometheus_token_file: str = ""
+    prometheus_ca_file: str = ""
+    prometheus_labels: dict[str, str] = {}
 
     def links(self) -> tuple[Link, ...]:
         """Its lines as one-way links of the planner's network, both ways."""

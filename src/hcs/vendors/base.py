@@ -126,29 +126,28 @@ class Asker(Protocol):
         """Call ``question``, a bound method of the vendor, and give its answer or raise what it raised."""
 
 
-class Questioner:
-    """Asks one vendor off the event loop, one question at a time, none for longer than the limit."""
+class Aside:
+    """Asks somebody off the event loop, one question at a time, none for longer than the limit."""
 
-    def __init__(self, vendor: Vendor, *, limit: float = LIMIT_SECONDS) -> None:
+    def __init__(self, word: str, *, limit: float = LIMIT_SECONDS) -> None:
         """Prepare.
 
         Args:
-            vendor: whom to ask.
+            word: whom it asks, for messages.
             limit: seconds for each question.
         """
-        self.vendor = vendor
-        self._limit = limit
+        self._word, self._limit = word, limit
         self._pending: asyncio.Future[Any] | None = None
 
     async def ask(self, question: Callable[[], T]) -> T:
-        """Call ``question``, a bound method of the vendor, in a thread.
+        """Call ``question`` in a thread.
 
         Raises:
             VendorHungError: it took longer than the limit, or an earlier question is still unanswered.
             Exception: whatever the question raised.
         """
         if self._pending is not None and not self._pending.done():
-            raise VendorHungError(f"{self.vendor.word} has not answered an earlier question yet")
+            raise VendorHungError(f"{self._word} has not answered an earlier question yet")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
         self._pending = answer
@@ -162,12 +161,26 @@ class Questioner:
                 _deliver(loop, answer, lambda: answer.set_result(result))
 
         # A daemon, so that a driver call that never returns cannot keep the process from ending.
-        threading.Thread(target=work, name=f"ask-{self.vendor.word}", daemon=True).start()
+        threading.Thread(target=work, name=f"ask-{self._word}", daemon=True).start()
         done, _ = await asyncio.wait({answer}, timeout=self._limit)
         if not done:
             answer.add_done_callback(lambda late: late.cancelled() or late.exception())
-            raise VendorHungError(f"{self.vendor.word} has not answered within {self._limit:g} s")
+            raise VendorHungError(f"{self._word} has not answered within {self._limit:g} s")
         return answer.result()
+
+
+class Questioner(Aside):
+    """Asks one vendor; the questions are its bound methods."""
+
+    def __init__(self, vendor: Vendor, *, limit: float = LIMIT_SECONDS) -> None:
+        """Prepare.
+
+        Args:
+            vendor: whom to ask.
+            limit: seconds for each question.
+        """
+        super().__init__(vendor.word, limit=limit)
+        self.vendor = vendor
 
 
 def _deliver(loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[Any]", settle: Callable[[], None]) -> None:

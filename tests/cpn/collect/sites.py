@@ -4,28 +4,16 @@ import asyncio
 from typing import Any
 
 import httpx2
-import msgspec
 from lightkube import AsyncClient
 from tests.router.scene import Scene
 
 from hcs.cpn.collect.cluster import LiveCluster, Timing
 from hcs.cpn.collect.connection import Site
+from hcs.store.clusters import ClusterConfig
 from hcs.wide.entries import LABEL_ENTRY, LABEL_QUEUE
 
 QUEUE = "q1"
 OURS = {LABEL_QUEUE: QUEUE, LABEL_ENTRY: "e1"}
-
-
-class Reached(msgspec.Struct, frozen=True):
-    """What the store's entry of a cluster says."""
-
-    name: str = "east"
-    kubeconfig: str = ""
-    kubeconfig_text: str = ""
-    context: str = ""
-    server: str = ""
-    prometheus: str = ""
-    namespace: str = "default"
 
 
 def live(s: Scene, site: Site | None = None, **settings: Any) -> LiveCluster:
@@ -36,7 +24,7 @@ def live(s: Scene, site: Site | None = None, **settings: Any) -> LiveCluster:
         return s.connect(transport)
 
     cluster = LiveCluster(
-        site or Reached(),
+        site or ClusterConfig("east"),
         **{"queue": QUEUE, "connect": connect, "timing": Timing(), "now": lambda: moment(s), **settings},
     )
     s.spawn(cluster.run())

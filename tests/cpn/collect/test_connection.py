@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.cpn.collect.sites import Reached
 
 from hcs.cpn.collect.connection import connect_site
 from hcs.model.refusals import RefusedError
+from hcs.store.clusters import ClusterConfig
 
 CONFIG = {
     "apiVersion": "v1",
@@ -30,20 +30,24 @@ PROXY = "https://10.9.8.7:6443/k8s"
 NUMBER = [{"name": "u", "user": {"token": 5}}]
 
 
+def site(**changes: str) -> ClusterConfig:
+    return ClusterConfig("east", **changes)
+
+
 @pytest.mark.parametrize(
-    ("site", "server"),
+    ("east", "server"),
     [
-        pytest.param(Reached(kubeconfig_text=TEXT), "https://127.0.0.1:1", id="current-context"),
-        pytest.param(Reached(kubeconfig_text=TEXT, context="b"), "https://127.0.0.1:2", id="named-context"),
+        pytest.param(site(kubeconfig_text=TEXT), "https://127.0.0.1:1", id="current-context"),
+        pytest.param(site(kubeconfig_text=TEXT, context="b"), "https://127.0.0.1:2", id="named-context"),
         pytest.param(
-            Reached(kubeconfig_text=TEXT, server="https://10.9.8.7:6443/k8s"),
+            site(kubeconfig_text=TEXT, server="https://10.9.8.7:6443/k8s"),
             "https://10.9.8.7:6443/k8s",
             id="override",
         ),
     ],
 )
-def test_a_cluster_is_reached_as_its_entry_says(site: Reached, server: str) -> None:
-    client = connect_site(site)
+def test_a_cluster_is_reached_as_its_entry_says(east: ClusterConfig, server: str) -> None:
+    client = connect_site(east)
     assert client.config.cluster.server == server
     assert client.config.user is not None
     assert client.config.user.token == "secret"
@@ -52,7 +56,7 @@ def test_a_cluster_is_reached_as_its_entry_says(site: Reached, server: str) -> N
 def test_a_file_is_read_and_its_neighbours_are_found(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(TEXT)
-    assert connect_site(Reached(kubeconfig=str(path))).config.cluster.server == "https://127.0.0.1:1"
+    assert connect_site(site(kubeconfig=str(path))).config.cluster.server == "https://127.0.0.1:1"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +75,7 @@ def test_a_file_is_read_and_its_neighbours_are_found(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_with_a_kubeconfig_is_said(text: str, message: str) -> None:
     with pytest.raises(RefusedError) as caught:
-        connect_site(Reached(kubeconfig_text=text))
+        connect_site(site(kubeconfig_text=text))
     (refusal,) = caught.value.refusals
     assert refusal.reason == "BadKubeconfig"
     assert refusal.message.startswith(
@@ -82,4 +86,4 @@ def test_what_is_wrong_with_a_kubeconfig_is_said(text: str, message: str) -> Non
 
 def test_a_file_that_is_not_there_is_named() -> None:
     with pytest.raises(RefusedError, match=r"kubeconfig /nonexistent/config is not usable: .*No such file"):
-        connect_site(Reached(kubeconfig="/nonexistent/config"))
+        connect_site(site(kubeconfig="/nonexistent/config"))

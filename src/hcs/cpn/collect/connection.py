@@ -25,7 +25,8 @@ class Site(Protocol):
 
     ``kubeconfig`` is a path and ``kubeconfig_text`` the file itself; with neither, the usual places are looked at.
     ``context`` empty is the current one. ``server`` overrides the address of the API, ``prometheus`` is the base URL of
-    its Prometheus. ``namespace`` is where our Jobs go.
+    its Prometheus; see :class:`~hcs.cpn.collect.prometheus.Address` for the rest of it. ``namespace`` is where our Jobs
+    go.
     """
 
     @property
@@ -41,7 +42,32 @@ class Site(Protocol):
     @property
     def prometheus(self) -> str: ...
     @property
+    def prometheus_token_file(self) -> str: ...
+    @property
+    def prometheus_ca_file(self) -> str: ...
+    @property
+    def prometheus_labels(self) -> dict[str, str]: ...
+    @property
     def namespace(self) -> str: ...
+
+
+def same_site(one: Site, other: Site) -> bool:
+    """Whether both are reached in the same way; what else their entries say does not matter here."""
+    return all(
+        getattr(one, field) == getattr(other, field)
+        for field in (
+            "name",
+            "kubeconfig",
+            "kubeconfig_text",
+            "context",
+            "server",
+            "prometheus",
+            "prometheus_token_file",
+            "prometheus_ca_file",
+            "prometheus_labels",
+            "namespace",
+        )
+    )
 
 
 def connect_site(site: Site, *, timeout: float = 10.0) -> AsyncClient:

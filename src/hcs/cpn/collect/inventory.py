@@ -58,8 +58,8 @@ class Card(msgspec.Struct, frozen=True):
 class Inventory(msgspec.Struct, frozen=True):
     """Pools, the single cards behind those of HCS, and whose cards they are.
 
-    ``vendors`` maps each kind to its vendor. ``by_node`` counts usable cards by (node, kind); ``unlabelled`` are nodes
-    whose cards have no name.
+    ``vendors`` maps each kind to its vendor. ``by_node`` counts usable cards by (node, kind), 0 for nodes
+    that have none left; ``unlabelled`` are nodes whose cards have no name.
     """
 
     pools: tuple[PoolView, ...] = ()
@@ -139,8 +139,8 @@ def take_stock(
         place = (card.node, card.id)
         pool = pools.setdefault(card.kind, _Count(card.vendor))
         pool.remember(card.memory)
+        pool.usable[card.node] += card.usable
         if card.usable:
-            pool.usable[card.node] += 1
             if place in mine:
                 pool.ours += 1
             elif place in others:
@@ -150,8 +150,8 @@ def take_stock(
             pool = pools.setdefault(entry.kind, _Count(entry.vendor))
             pool.remember(entry.memory)
             fit = min(entry.allocatable, entry.capacity - sick(machine.name, entry.vendor)) if machine.takes_pods else 0
+            pool.usable[machine.name] += max(0, fit)
             if fit > 0:
-                pool.usable[machine.name] += fit
                 held = min(fit, entry.cards(amounts.get((machine.name, entry.resource, True), 0)))
                 pool.ours += held
                 pool.taken += min(fit - held, entry.cards(amounts.get((machine.name, entry.resource, False), 0)))

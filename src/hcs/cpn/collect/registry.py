@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final
 
 from hcs.cpn.collect.cluster import LiveCluster
-from hcs.cpn.collect.connection import Site
+from hcs.cpn.collect.connection import Site, same_site
 from hcs.cpn.views import Cluster
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,11 @@ class Registry:
         """Make the clusters be these. Of two with one name the last counts."""
         async with self._applying:
             wanted = {site.name: site for site in sites}
-            gone = [name for name, (cluster, _) in self._live.items() if wanted.get(name) != cluster.site]
+            gone = [
+                name
+                for name, (cluster, _) in self._live.items()
+                if name not in wanted or not same_site(wanted[name], cluster.site)
+            ]
             await self._stop(gone)
             for name, site in wanted.items():
                 if name not in self._live:
