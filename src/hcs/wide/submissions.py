@@ -167,6 +167,17 @@ def read_key(value: Any) -> str:
     return text
 
 
+def annotation(manifest: Mapping[str, Any], key: str) -> Any:
+    """What an annotation of a manifest is, wherever it stands; None where the manifest is too broken to have any."""
+    spec = manifest.get("spec")
+    for holder in (manifest, spec.get("template") if isinstance(spec, dict) else None):
+        metadata = holder.get("metadata") if isinstance(holder, Mapping) else None
+        annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+        if isinstance(annotations, Mapping) and key in annotations:
+            return annotations[key]
+    return None
+
+
 def _converted(manifest: dict[str, Any]) -> _Job:
     kind = manifest.get("kind")
     if kind != "Job" or manifest.get("apiVersion") != "batch/v1":
