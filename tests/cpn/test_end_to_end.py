@@ -1,24 +1,34 @@
-"""Two sandbox clusters with their own routers, agents and kubelets, real processes, real stores, a real queue.
+"""Two sandbox clusters with their own routers, agents and kubelets, a real Prometheus, real processes, stores and queue.
 
-Nothing is emulated but the cards. What is asserted is what happened, never how fast.
+Nothing is emulated but the cards and what their exporters say. What is asserted is what happened, never how fast.
 """
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import math
 import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import msgspec
+import pytest
+from tests.observed import NO_PROMETHEUS, Observed, observed
 from tests.waiting import until
 
 from hcs.cpn.assembly import Parts, Settings, wall_clock
 from hcs.cpn.blobs import BlobFiles, BlobStore
+from hcs.cpn.collect.cluster import LiveCluster, Timing
+from hcs.cpn.collect.figures import Bounds
+from hcs.cpn.controller import Settings as Controlling
+from hcs.cpn.dispatch import Settings as Dispatching
 from hcs.cpn.transfers import Settings as Transfers
+from hcs.kube.connection import connect
+from hcs.kube.resources import ComputeNode
 from hcs.predict.jobs import Run
 from hcs.process.serving import Endpoint, serve
 from hcs.sandbox.cluster import Sandbox
@@ -37,9 +47,10 @@ DIGEST = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
 SECONDS_A_STEP = {"alpha": 0.002, "beta": 0.006}
 
 
-def job_file(number: int, model: str, steps: int, **annotations: str) -> dict[str, Any]:
-    """A job that takes a while, says how much memory it took, and ends."""
-    script = f"echo hcs.progress 50%; sleep {SECONDS_A_STEP[model] * steps:.3f}; echo hcs.peak-memory 2Gi"
+def job_file(number: int, model: str, steps: int, script: str = "", **annotations: str) -> dict[str, Any]:
+    """A job that takes a while, says how much memory it took, and ends; unless another script is given."""
+    pace = SECONDS_A_STEP.get(model, 0)
+    script = script or f"echo hcs.progress 50%; sleep {pace * steps:.3f}; echo hcs.peak-memory 2Gi"
     pod_annotations = {key: annotations.pop(key) for key in list(annotations) if key.startswith("ai.compute/")}
     return {
         "apiVersion": "batch/v1",
@@ -70,8 +81,8 @@ def job_file(number: int, model: str, steps: int, **annotations: str) -> dict[st
 class Stage:
     """Everything that runs during the test."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, prometheus: Observed) -> None:
+        self.folder, self.prometheus = folder, prometheus
         self.sandboxes = {name: Sandbox(folder / name, fleet) for name, fleet in FLEETS.items()}
         self.stores: dict[str, str] = {}
         self.tasks: list[asyncio.Task[None]] = []
@@ -82,11 +93,20 @@ class Stage:
             self.stores[name] = await self._blob_store(name)
         self.queue = QueueStore.open(self.folder / "queue.db", make_id=lambda: os.urandom(6).hex())
         for name, sandbox in self.sandboxes.items():
-            self.queue.put_cluster(
-                ClusterConfig(name, kubeconfig=str(sandbox.kubeconfig), blobs=self.stores[name])
+            config = ClusterConfig(
+                name,
+                kubeconfig=str(sandbox.kubeconfig),
+                blobs=self.stores[name],
+                prometheus=self.prometheus.url,
+                prometheus_labels={"cluster": name},
             )
-        settings = Settings(transfers=Transfers(listing=1.0, poll=0.05))
-        self.parts = Parts(self.queue, settings=settings)
+            self.queue.put_cluster(config)
+        settings = Settings(
+            transfers=Transfers(listing=1.0, poll=0.05),
+            controller=Controlling(dispatching=Dispatching(progress_seconds=0.5)),
+        )
+        quick = functools.partial(LiveCluster, timing=Timing(metrics=Bounds(every=0.5)))
+        self.parts = Parts(self.queue, settings=settings, make_cluster=quick)
         self.tasks += [asyncio.create_task(task()) for task in self.parts.tasks()]  # type: ignore[arg-type]
 
     async def _blob_store(self, name: str) -> str:
@@ -137,8 +157,8 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def stage(folder: Path) -> AsyncIterator[Stage]:
-    made = Stage(folder)
+async def stage(folder: Path, prometheus: Observed) -> AsyncIterator[Stage]:
+    made = Stage(folder, prometheus)
     try:
         await made.start()
         yield made
@@ -152,8 +172,36 @@ def round_of(begin: int, count: int) -> list[dict[str, Any]]:
     return [job_file(number, models[number % 2], 60 + 7 * number) for number in range(begin, begin + count)]
 
 
-async def story(folder: Path) -> None:
-    async with stage(folder) as s:
+async def measured(s: Stage) -> None:
+    """What a job does not say itself, its cluster's metrics do: the exporter shows 3 GiB on each card."""
+    [exporter] = s.prometheus.exporters["east"]
+    cards = sorted((s.sandboxes["east"].cards("gpu-a")).glob("*.card"))
+    client = connect(str(s.sandboxes["east"].kubeconfig))
+    devices = [device async for node in client.list(ComputeNode) for device in node.status.devices]
+    await client.close()
+    assert len(devices) == len(cards) == 2
+    for device in devices:
+        labels = {"UUID": device.id, "gpu": str(device.index), "modelName": device.model, "Hostname": "gpu-a"}
+        exporter.set("DCGM_FI_DEV_FB_USED", 3072, **labels)
+        exporter.set("DCGM_FI_DEV_FB_FREE", 80 * 1024 - 3072, **labels)
+    flag = s.folder / "seen"
+    script = f"until [ -e {flag} ]; do sleep 0.1; done"
+    quiet = s.submit(job_file(99, "gamma", 100, script, **{"ai.compute/models": "A100-SXM4-80GB"}))
+    peaks = s.parts.controller.dispatcher.peaks
+
+    def seen() -> bool:
+        placement = s.entry(quiet.id).placement
+        return placement is not None and peaks.of(placement.uid) == 3 << 30
+
+    await until(seen)
+    flag.touch()
+    await s.all_succeeded([quiet])
+    [run] = [run for run in s.queue.runs(Run) if run.model == "gamma"]
+    assert run.peak_memory == 3 << 30
+
+
+async def story(folder: Path, prometheus: Observed) -> None:
+    async with stage(folder, prometheus) as s:
         async with httpx2.AsyncClient(trust_env=False) as http:
             answer = await http.put(f"{s.stores['east']}/blobs/{DIGEST}", content=DATA)
             assert answer.status_code == 201, answer.text
@@ -173,13 +221,17 @@ async def story(folder: Path) -> None:
         assert all(run.peak_memory == 2 << 30 for run in s.queue.runs(Run))
         assert "hcs.peak-memory 2Gi" in (s.queue.log(first[0].id, 0) or "")
 
+        await measured(s)
+
         fitted = s.parts.forecasts.revision
-        await until(lambda: s.parts.controller.learner.learnt == 20 and s.parts.forecasts.revision >= fitted)
+        await until(lambda: s.parts.controller.learner.learnt == 21 and s.parts.forecasts.revision >= fitted)
         second = [s.submit(manifest) for manifest in round_of(20, 12)]
         await s.all_succeeded(second)
         assert s.surprise(second) < s.surprise(first)
         assert s.queue.kept("model"), "what was learnt is kept"
 
 
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason=NO_PROMETHEUS)
 def test_twenty_jobs_run_on_two_clusters_and_the_second_round_is_foreseen_better(tmp_path: Path) -> None:
-    asyncio.run(story(tmp_path))
+    with observed(tmp_path, {"east": 1, "west": 1}) as prometheus:
+        asyncio.run(story(tmp_path, prometheus))
