@@ -51,7 +51,8 @@ def read_trace(path: str) -> tuple[Rows, list[Job]]:
         if any(not 0 < value < 1e9 for value in seconds.values()):
             raise ValueError(f"{path}: job {row['job']} has a run time that is not a positive number of seconds")
         times = {kind: RunTime.exactly(max(1, round(value * 1000))) for kind, value in seconds.items()}
-        jobs.append(Job(row["job"], int(row["gpus"]), times, round(float(row["submit_s"]) * 1000)))
+        profile = f"{row['model']}/{row['batch_size']}" if row.get("model") and row.get("batch_size") else ""
+        jobs.append(Job(row["job"], int(row["gpus"]), times, round(float(row["submit_s"]) * 1000), profile=profile))
     if len({job.id for job in jobs}) < len(jobs):
         raise ValueError(f"{path} names a job twice")
     return rows, jobs
@@ -76,14 +77,21 @@ def predicted(rows: Rows, jobs: list[Job], train: str | None) -> list[Job]:
     ]
 
 
-def disturbed(jobs: list[Job], sigma: float, seed: int) -> list[Job]:
-    """The jobs with times off by a lognormal factor; the interval is that of the distribution, 5 to 95 per cent."""
+def disturbed(jobs: list[Job], sigma: float, seed: int, common: bool = False) -> list[Job]:
+    """The jobs with times off by a lognormal factor; the interval is that of the distribution, 5 to 95 per cent.
+
+    ``common``: one factor for all jobs of a profile and width on a kind, as a predictor that knows them badly would err.
+    """
     dice = np.random.default_rng(seed)
+    factors: dict[tuple[str, int, str], float] = {}
     out = []
     for job in jobs:
         times = {}
         for kind, run in job.times.items():
-            guess = max(1, round(run.expected * math.exp(sigma * dice.standard_normal())))
+            factor = math.exp(sigma * dice.standard_normal())
+            if common and job.profile:
+                factor = factors.setdefault((job.profile, job.cards, kind), factor)
+            guess = max(1, round(run.expected * factor))
             times[kind] = RunTime(guess, max(guess, round(guess * math.exp(1.645 * sigma))))
         out.append(msgspec.structs.replace(job, times=times))
     return out
@@ -172,6 +180,12 @@ def main() -> int:
     parser.add_argument("--times", choices=("true", "predicted"), default="true", help="what the planner is told")
     parser.add_argument("--train", help="measurements the predictor learns from")
     parser.add_argument("--error-sigma", type=float, default=0.0, help="lognormal error of the times planned with")
+    parser.add_argument(
+        "--error-of",
+        choices=("job", "profile"),
+        default="job",
+        help="who errs alike: nobody, or all of one model and batch",
+    )
     parser.add_argument("--failing-percent", type=float, default=0.0, help="so many jobs fail once")
     parser.add_argument("--planning-seconds", type=float, default=8.0, help="no improvement is begun after these")
     parser.add_argument("--decision-time", type=int, metavar="JOBS", help="time one decision on a generated queue")
@@ -189,7 +203,7 @@ def main() -> int:
             actual = {job.id: {kind: run.expected for kind, run in job.times.items()} for job in jobs}
             told = predicted(rows, jobs, options.train) if options.times == "predicted" else jobs
             if options.error_sigma:
-                told = disturbed(told, options.error_sigma, options.seed)
+                told = disturbed(told, options.error_sigma, options.seed, options.error_of == "profile")
             timed = Timed(options.policy, options.planning_seconds)
             closed = len({job.arrival for job in jobs}) == 1
             chances = failing(jobs, options.failing_percent, options.seed)
