@@ -1,4 +1,4 @@
-"""Two sandbox clusters with their own routers, agents and kubelets, a real Prometheus, real processes, stores and queue.
+"""Two sandbox clusters with routers, agents and kubelets, a real Prometheus, real processes, stores and a real queue.
 
 Nothing is emulated but the cards and what their exporters say. What is asserted is what happened, never how fast.
 """

@@ -70,7 +70,7 @@ class Learner:
         entry, placement = finished.entry, finished.entry.placement
         assert placement is not None
         asked = entry.submission
-        host = self._store.get(placement.host) if placement.host else None
+        partner = self._store.get(placement.beside) if placement.beside else None
         run = Run(
             model=asked.model,
             kind=placement.kind,
@@ -81,7 +81,7 @@ class Learner:
             peak_memory=finished.peak_memory,
             outcome=finished.outcome,  # type: ignore[arg-type]
             probe=placement.probe,
-            shared_with=host.submission.model if host is not None else None,
+            shared_with=partner.submission.model if partner is not None else None,
             finished=self._now(),
         )
         if self._store.add_run(entry.id, entry.attempts, run):
