@@ -83,6 +83,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory is known may share a card. ``closed``: no more jobs are expected, so the last end counts.
     ``gather``: how long changes are gathered before a decision. ``at_least``: a decision is made so often anyway.
     ``lag``: how much later than it happens an end may be seen; cards are booked for that long past it.
+    ``first_look``: for how long a start waits until all clusters have shown what runs there.
     """
 
     cpu_threshold: float = 0.9
@@ -90,6 +91,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     closed: bool = False
     gather: float = 0.02
     lag: float = 2.0
+    first_look: float = 15.0
     at_least: float = 30.0
     sweep: float = 15.0
     dispatching: Dispatching = Dispatching()
@@ -262,7 +264,21 @@ class Controller:
 
     # Deciding
 
+    async def _look_first(self) -> None:
+        """Before anything is started: what of ours runs already, where that can be seen within a while.
+
+        A queue that was put back from a copy knows nothing of Jobs that were sent since; deciding first would send them
+        a second time.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.first_look):
+                while not all(station.synced for station, _ in self._stations.values()):
+                    self._meet()
+                    await asyncio.sleep(0.1)
+        await self.sweep()
+
     async def _decide_often(self) -> None:
+        looked = False
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._until_next()):  # wait_for of Python 3.11 may swallow a cancellation
@@ -271,7 +287,11 @@ class Controller:
             self._wake.clear()
             self._meet()
             if not self._may_act():
+                looked = False
                 continue
+            if not looked:
+                await self._look_first()
+                looked = True
             try:
                 await self.decide()
             except StoreError as error:
