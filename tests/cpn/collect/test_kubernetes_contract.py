@@ -223,9 +223,9 @@ def test_our_account_may_do_what_it_must_once_it_is_granted(api: Cluster, tmp_pa
     async def story() -> None:
         async with watched(api, tmp_path, "cpn") as s:
             await until(lambda: "403" in s.cluster.view().message)
-            assert "see config/cpn-site.yaml" in s.cluster.view().message
+            assert "see config/cpn/cluster.yaml" in s.cluster.view().message
             labelled = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": names.NAMESPACE}}
-            s.api.apply([labelled, *yaml.safe_load_all((CONFIG / "cpn-site.yaml").read_text())])
+            s.api.apply([labelled, *yaml.safe_load_all((CONFIG / "cpn/cluster.yaml").read_text())])
             await until(lambda: s.cluster.view().reachable)
             s.define()
             node = s.node("n1")
