@@ -111,18 +111,8 @@ class QueueStore:
         raw = msgspec.json.encode(manifest, order="deterministic")
         digest = hashlib.sha256(raw).hexdigest()
         with self.together():
-            if key is not None:
-                row = self._run("SELECT digest, manifest, body FROM entry WHERE key = ?", (key,)).fetchone()
-                if row is not None:
-                    known = self._entry(row[1], row[2])
-                    if row[0] != digest:
-                        raise KeyReusedError(
-                            "KeyReused",
-                            f"key {key[:80]!r} was given with another manifest before, as job {known.id}; "
-                            "use a new key for a new job",
-                            known,
-                        )
-                    return known, False
+            if key is not None and (known := self._keyed(key, digest)) is not None:
+                return known, False
             entry = Entry(
                 id=self._fresh(),
                 manifest=msgspec.json.decode(raw),
@@ -143,6 +133,15 @@ class QueueStore:
             )
             self._record(entry, None)
         return entry, True
+
+    def keyed(self, key: str, manifest: Mapping[str, Any]) -> Entry | None:
+        """The entry that a key and its manifest have made already.
+
+        Raises:
+            KeyReusedError: the key was given with another manifest.
+        """
+        raw = msgspec.json.encode(manifest, order="deterministic")
+        return self._keyed(key, hashlib.sha256(raw).hexdigest())
 
     def get(self, id: str) -> Entry | None:
         """The entry of an id."""
@@ -309,6 +308,13 @@ class QueueStore:
         rows = self._read("SELECT body FROM log WHERE entry = ? AND attempt = ?", (id, attempt))
         return self._database.unsealed(rows[0][0]).decode("utf-8", "replace") if rows else None
 
+    def last_log(self, id: str) -> tuple[int, str] | None:
+        """The newest attempt of which a log was kept, and what was."""
+        rows = self._read("SELECT max(attempt) FROM log WHERE entry = ?", (id,))
+        if rows[0][0] is None:
+            return None
+        return rows[0][0], self.log(id, rows[0][0]) or ""
+
     # Everything else that must outlive the process
 
     def keep(self, name: str, raw: bytes) -> None:
@@ -346,6 +352,20 @@ class QueueStore:
         return [_CLUSTER.decode(self._database.unsealed(row[0])) for row in rows]
 
     # Inside
+
+    def _keyed(self, key: str, digest: str) -> Entry | None:
+        rows = self._read("SELECT digest, manifest, body FROM entry WHERE key = ?", (key,))
+        if not rows:
+            return None
+        known = self._entry(rows[0][1], rows[0][2])
+        if rows[0][0] != digest:
+            raise KeyReusedError(
+                "KeyReused",
+                f"key {key[:80]!r} was given with another manifest before, as job {known.id}; "
+                "use a new key for a new job",
+                known,
+            )
+        return known
 
     def _current(self, id: str) -> Entry:
         row = self._run("SELECT manifest, body FROM entry WHERE id = ?", (id,)).fetchone()

@@ -9,6 +9,7 @@ import math
 import re
 from typing import Any, Final, NoReturn
 
+import msgspec
 import yaml
 
 from hcs.model.refusals import Refusal, RefusedError
@@ -75,9 +76,22 @@ def read_manifest(raw: bytes) -> dict[str, Any]:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         _refuse("NotText", f"byte {error.start} is not UTF-8; send YAML or JSON as UTF-8 text")
+    document: Any
+    try:
+        document = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        document = _read_yaml(text)
+    if not isinstance(document, dict):
+        seen = "nothing" if document is None else f"a {_KINDS.get(type(document), type(document).__name__)}"
+        _refuse("NotAJob", f"the manifest is {seen}, expected the fields of a Job: apiVersion, kind, metadata, spec")
+    check_plain(document)
+    return document
+
+
+def _read_yaml(text: str) -> Any:
     try:
         _check_events(text)
-        document = next((found for found in yaml.load_all(text, _JobLoader) if found is not None), None)
+        return next((found for found in yaml.load_all(text, _JobLoader) if found is not None), None)
     except RefusedError:
         raise
     except yaml.YAMLError as error:
@@ -85,11 +99,6 @@ def read_manifest(raw: bytes) -> dict[str, Any]:
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         # What the library's constructors raise for a value that does not suit its explicit tag.
         _refuse("BrokenYaml", f"a value cannot be read ({str(error)[:_SHOWN]}); write it plainly, without a tag")
-    if not isinstance(document, dict):
-        seen = "nothing" if document is None else f"a {_KINDS.get(type(document), type(document).__name__)}"
-        _refuse("NotAJob", f"the manifest is {seen}, expected the fields of a Job: apiVersion, kind, metadata, spec")
-    check_plain(document)
-    return document
 
 
 def check_plain(document: dict[str, Any]) -> None:

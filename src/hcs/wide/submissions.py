@@ -37,14 +37,14 @@ PRIORITY: Final = "priority"
 INPUTS: Final = "inputs"
 KEY: Final = "idempotency_key"
 ANNOTATIONS: Final = {
-    MODEL: "what is trained or served; runs of one model predict the next ones",
-    DATA_SIZE: "how much data: a number (samples, say) or a size like 20Gi; alike in all jobs of one model",
+    MODEL: "what is run; runs of one model predict the next",
+    DATA_SIZE: "samples, say, or a size like 20Gi; alike for a model",
     EPOCH: "how often it goes through the data",
     BATCH_SIZE: "samples in one step on one card",
-    DEADLINE: "a moment like 2030-01-31T18:00:00Z, or a time from now like 6h",
-    PRIORITY: "a whole number; higher goes first, 0 where nothing is said",
-    INPUTS: "what must be moved to the cluster first: sha256:0a1b=2Gi, imagenet=150Gi",
-    KEY: "the client's own key: the same key and manifest never make a second job",
+    DEADLINE: "2030-01-31T18:00:00Z, or a time from now like 6h",
+    PRIORITY: "a whole number; higher goes first, 0 is usual",
+    INPUTS: "to be moved there first: sha256:0a=2Gi, imagenet=150Gi",
+    KEY: "a key of your own: with it there is never a second job",
 }
 """Annotations of the Job, or of its pod template, and what they mean."""
 
@@ -165,6 +165,17 @@ def read_key(value: Any) -> str:
     if not 1 <= len(text) <= LONGEST_KEY or not text.isprintable() or text != text.strip():
         raise AmountError(f"{shown(value)} is no key; use 1 to {LONGEST_KEY} printable letters, a UUID for example")
     return text
+
+
+def annotation(manifest: Mapping[str, Any], key: str) -> Any:
+    """What an annotation of a manifest is, wherever it stands; None where the manifest is too broken to have any."""
+    spec = manifest.get("spec")
+    for holder in (manifest, spec.get("template") if isinstance(spec, dict) else None):
+        metadata = holder.get("metadata") if isinstance(holder, Mapping) else None
+        annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+        if isinstance(annotations, Mapping) and key in annotations:
+            return annotations[key]
+    return None
 
 
 def _converted(manifest: dict[str, Any]) -> _Job:
