@@ -116,17 +116,17 @@ def _times(train: list[Row], test: list[Row], options: argparse.Namespace) -> di
 def _compared(
     predictor: RunTimePredictor, asked: Table, truth: Floats, options: argparse.Namespace
 ) -> dict[str, object]:
-    """Both kinds of trees: alone, on logarithms of time; and on what the process leaves over, by cross-validation.
+    """Both kinds of trees: alone, on logarithms of time; and beside the process, by cross-validation.
 
-    Which is the default was settled by the second, and ``share`` is how much of the correction it found best.
+    Which is the default was settled by the second, and ``share`` is how much say it found best.
     """
     rows, seconds = predictor.measured, predictor.training.seconds
     good = np.isfinite(seconds) & (seconds > 0) & np.isfinite(predictor.training.rows.batch)
     found: dict[str, object] = {"used": options.trees, "default": DEFAULT}
     for kind in KINDS:
-        trees, level = Trees(kind, options.seed), np.zeros(len(rows))
-        trees.fit(rows, level, np.log(seconds[good]))
-        alone = np.exp(trees.predict(asked, np.zeros(len(asked))))
+        trees = Trees(kind, options.seed)
+        trees.fit(rows, np.log(seconds[good]))
+        alone = np.exp(trees.predict(asked))
         losses = predictor.tree_losses[kind]
         found[kind] = {
             "alone_mape_pct": round(100 * float(np.mean(np.abs(alone / truth - 1))), 2),

@@ -1,8 +1,8 @@
 """Run time with an interval, for the whole queue on every card type in one call.
 
-For pairings that were measured, the structured process on the time itself, and trees on what it leaves over, by as much
-as cross-validation says; for pairings and models that were not, ``far.Far``. How wide the interval is, is settled for
-each level of novelty by leaving rows, layouts, pairings and models out of the training data.
+For pairings that were measured, the structured process on the time itself and trees beside it, whose say is as much as
+cross-validation gives them; for pairings and models that were not, ``far.Far``. How wide the interval is, is settled
+for each level of novelty by leaving rows, layouts, pairings and models out of the training data.
 """
 
 from dataclasses import dataclass, replace
@@ -17,10 +17,10 @@ from hcs.predict.trees import DEFAULT, KINDS, Kind, Trees
 
 COVERAGE = 0.90
 _FAR_ROWS = 1300  # enough for pairings and models
-_TREE_ROWS = 1200  # rows beyond the process's limit that the trees also learn from
+_FOLDS = 5
 _REFIT_ROWS, _REFITS = 400, 10
 _REPEATS = 4  # as if the expected difference of repeated runs had been seen so often
-MIXTURES = (0.0, 0.25, 0.5, 0.75, 1.0)
+MIXTURES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
 _MOST_SAMPLES = 1e9  # more samples in a step than any card could hold is a typing mistake
 
 
@@ -66,8 +66,7 @@ class RunTimePredictor:
         rows, seconds = training.rows.take(good), training.seconds[good]
         self.measured = rows
         draw = np.random.default_rng(training.seed)
-        inside, outside = split(rows, training.limit, draw)
-        outside = outside[draw.permutation(len(outside))[:_TREE_ROWS]]
+        inside, _ = split(rows, training.limit, draw)
         target = np.log(seconds)
         self.slowest = float(target.max()) + 3.0
         self.fastest = float(target.min()) - 3.0
@@ -76,7 +75,7 @@ class RunTimePredictor:
         exchange = None if training.exchange is None else training.exchange[good][inside]
         self.far = Far(used, seconds[inside], exchange, _FAR_ROWS, draw)
         self.width = dict.fromkeys(LEVELS, 1.0)
-        self._trees(rows, target, inside, outside)
+        self._trees(rows, target, inside)
         self._calibrate(used, target[inside])
         self._measured(used, target[inside])
 
@@ -101,49 +100,37 @@ class RunTimePredictor:
         mean, spread = self.direct.predict(asked)
         known = (level == KNOWN) | (level == LAYOUT)
         if self.tree_share > 0 and known.any():
-            mean[known] += self.tree_share * self.trees.predict(asked.take(known), mean[known])
+            mean[known] += self.tree_share * (self.trees.predict(asked.take(known)) - mean[known])
         if not known.all():
             mean[~known], spread[~known] = self.far.predict(asked.take(~known))
         return mean, spread
 
-    def _trees(self, rows: Table, target: Floats, inside: Index, outside: Index) -> None:
-        """Fit trees to errors of rows the process had not seen: those beyond its limit, or each left out in turn."""
+    def _trees(self, rows: Table, target: Floats, inside: Index) -> None:
+        """Fit trees, and weigh them against the process: both with a fifth of the layouts left out at a time."""
         self.precision = self.direct.precision()
-        used = rows.take(inside)
-        error = np.zeros(len(inside))
-        groups = blocks(used, LAYOUT)
-        for block, (wrong, _) in zip(groups, self.direct.left_out(groups, self.precision), strict=True):
-            error[block] = wrong
-        learnt, wrong_by = used, error
-        if len(outside):
-            mean, _ = self.direct.predict(rows.take(outside))
-            learnt, wrong_by = used.joined(rows.take(outside)), np.concatenate([error, target[outside] - mean])
-        truth = np.concatenate([target[inside], target[outside]]) if len(outside) else target[inside]
-        opinion = truth - wrong_by
+        used, truth = rows.take(inside), target[inside]
+        folds = np.unique(used.layout, return_inverse=True)[1] % _FOLDS
+        parts = [part for fold in range(_FOLDS) if 0 < len(part := np.flatnonzero(folds == fold)) < len(used)]
+        wrong_by = np.zeros(len(used))
+        for part, (wrong, _) in zip(parts, self.direct.left_out(parts, self.precision), strict=True):
+            wrong_by[part] = wrong
         self.tree_losses: dict[Kind, tuple[float, ...]] = {}
+        self._tree_gain = np.zeros(len(used))
         for kind in KINDS if self.training.compare else (self.training.kind,):
-            gain, losses = self._corrections(kind, learnt, opinion, wrong_by)
+            away = np.zeros(len(used))
+            for part in parts:
+                rest = np.setdiff1d(np.arange(len(used)), part)
+                trees = Trees(kind, self.training.seed)
+                trees.fit(used.take(rest), truth[rest])
+                away[part] = trees.predict(used.take(part)) - (truth - wrong_by)[part]
+            losses = tuple(float(np.mean(np.abs(np.expm1(share * away - wrong_by)))) for share in MIXTURES)
             self.tree_losses[kind] = losses
             if kind == self.training.kind:
                 self.tree_share = MIXTURES[int(np.argmin(losses))]
-                self._tree_gain = gain[: len(inside)] * self.tree_share
+                self._tree_gain = away * self.tree_share
         self.trees = Trees(self.training.kind, self.training.seed)
         if self.tree_share > 0:
-            self.trees.fit(learnt, opinion, wrong_by)
-
-    def _corrections(
-        self, kind: Kind, learnt: Table, opinion: Floats, wrong_by: Floats
-    ) -> tuple[Floats, tuple[float, ...]]:
-        """What these trees add to rows of layouts they have not seen, and the error with each share of it."""
-        folds = np.unique(learnt.layout, return_inverse=True)[1] % 5
-        out = np.zeros(len(learnt))
-        for fold in range(5):
-            held = folds == fold
-            if held.any() and not held.all():
-                trees = Trees(kind, self.training.seed)
-                trees.fit(learnt.take(~held), opinion[~held], wrong_by[~held])
-                out[held] = trees.predict(learnt.take(held), opinion[held])
-        return out, tuple(float(np.mean(np.abs(np.expm1(share * out - wrong_by)))) for share in MIXTURES)
+            self.trees.fit(rows, target)
 
     def _calibrate(self, used: Table, target: Floats) -> None:
         """Interval width of each level, from what was left out."""
