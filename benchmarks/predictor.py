@@ -144,10 +144,18 @@ def _pairs(train: list[Row], test: list[Row], options: argparse.Namespace) -> di
     scored = np.isfinite(truth) & (truth > 0)
     if not scored.any():
         raise ValueError("no side of a pair that ran has a rate alone; nothing to score")
-    predictor = SlowdownPredictor(PairTraining(rows, rates, options.seed, options.trees))
-    forecast = predictor.predict(asked)
-    answer = summary(*(column[scored] for column in (forecast.rate, forecast.low, forecast.high, truth, group)))
-    return {**answer, "rows": int(scored.sum()), "trees": options.trees}
+    compared: dict[str, object] = {"used": options.trees, "default": DEFAULT}
+    for kind in KINDS:
+        tried = SlowdownPredictor(PairTraining(rows, rates, options.seed, kind))
+        found = tried.predict(asked)
+        columns = [column[scored] for column in (found.rate, found.low, found.high, truth, group)]
+        if kind == options.trees:
+            answer = summary(*columns)
+        compared[kind] = {
+            "mape_pct": round(100 * float(np.mean(np.abs(columns[0] / columns[3] - 1))), 2),
+            "cross_validated_pct": round(100 * tried.cross_validated_error, 2),
+        }
+    return {**answer, "rows": int(scored.sum()), "trees": compared}
 
 
 def _figures(predicted: Floats, low: Floats, high: Floats, truth: Floats) -> dict[str, float | int]:

@@ -38,7 +38,7 @@ class Far:
             exchange = exchanges[self.kept]
             known = np.isfinite(exchange) & (exchange > 0)
             # On one card too, where it was measured: that tells how many gradients the model has.
-            told = self.many & np.isfinite(exchange) | known
+            told = (self.many & np.isfinite(exchange)) | known
             if (told & self.many).sum() >= _FEWEST_EXCHANGES:
                 sync = np.where(told, np.clip(np.nan_to_num(exchange), 1e-5 * seconds, 0.98 * seconds), 0.0)
                 self.told = np.flatnonzero(told)

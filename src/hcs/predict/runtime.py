@@ -18,7 +18,7 @@ from hcs.predict.trees import DEFAULT, KINDS, Kind, Trees
 COVERAGE = 0.90
 _FAR_ROWS = 1300  # enough for pairings and models
 _FOLDS = 5
-_REFIT_ROWS, _REFITS = 400, 10
+_REFIT_ROWS, _REFITS = 250, 10
 _REPEATS = 4  # as if the expected difference of repeated runs had been seen so often
 MIXTURES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
 _MOST_SAMPLES = 1e9  # more samples in a step than any card could hold is a typing mistake
