@@ -1,6 +1,7 @@
 """A card is measured when nobody has it, under a reservation that everybody sees, and never beside a pod."""
 
 import asyncio
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,15 @@ from tests.agent.scene import MODEL, NODE, NodeScene, scene, uuid
 
 from hcs.agent.calibration import AGAIN_SECONDS, LOOK_SECONDS, REASON, MeasureError
 from hcs.kube.resources import ComputeNode, Event, ExchangeRate
-from hcs.measure.results import GEMM_FP16_A100, Result
-from hcs.measure.suite import VERSION, Figure
-from hcs.model.devices import Device
+from hcs.measure.backends import Unit
+from hcs.measure.emulated_backend import EmulatedBackend, Speed, write_speed
+from hcs.measure.results import GEMM_FP16_A100, Result, result_of
+from hcs.measure.suite import VERSION, Figure, measure
+from hcs.model.devices import Device, Link
+from hcs.model.locality import Locality
+from hcs.placement.topology import best_set, wire
 from hcs.sandbox.scheduler.virtualtime import run_virtual
+from hcs.vendors import emulated
 
 
 class Bench:
@@ -21,18 +27,25 @@ class Bench:
     def __init__(self, node: NodeScene, *speeds: float | None) -> None:
         self.node, self.speeds = node, list(speeds)
         self.asked: list[str] = []
+        self.peers: list[list[str]] = []
         self.reserved: list[list[str]] = []
 
-    async def __call__(self, device: Device) -> Result | None:
+    async def __call__(self, device: Device, peers: tuple[Device, ...]) -> Result | None:
         self.asked.append(device.id)
+        self.peers.append([peer.id for peer in peers])
         entries = (await self.node.published()).spec.quarantine
         self.reserved.append([entry.device for entry in entries if entry.reason == REASON])
         await asyncio.sleep(30)
         speed = self.speeds.pop(0) if self.speeds else 1.0
         if speed is None:
             raise MeasureError("the card fell silent")
+        ways = [
+            Figure(f"p2p_{word}_{peer.index}", 100.0, "GB/s", 0.01, True, 11, peer=peer.id)
+            for peer in peers
+            for word in ("to", "from")
+        ]
         gemm = Figure("gemm_fp16", GEMM_FP16_A100 * speed, "TFLOPS", 0.01, True, 11)
-        return Result(device.id, device.vendor, device.model, "2026-11-21", VERSION, "bench", "", {}, (gemm,))
+        return Result(device.id, device.vendor, device.model, "2026-11-21", VERSION, "bench", "", {}, (gemm, *ways))
 
 
 async def measured(node: NodeScene, bench: Bench, count: int) -> None:
@@ -55,7 +68,8 @@ def test_every_card_is_measured_once_under_a_reservation(tmp_path: Path) -> None
             await node.settle()
             await measured(node, bench, 2)
             assert bench.asked == [uuid(0), uuid(1)]
-            assert bench.reserved == [[uuid(0)], [uuid(1)]]
+            assert bench.reserved == [[uuid(0), uuid(1)], [uuid(1)]]
+            assert bench.peers == [[uuid(1)], []]  # each way once
             published = await node.published()
             assert milliacu(published) == [(90_000, "2026-11-21"), (110_000, "2026-11-21")]
             condition = next(c for c in published.status.conditions if c.type == "Calibrated")
@@ -87,6 +101,120 @@ def test_a_card_in_use_is_left_alone_until_it_is_free(tmp_path: Path) -> None:
             await node.cluster.client.delete(type(pod), "trainer", namespace="default", grace_period=0)
             await measured(node, bench, 2)
             assert bench.asked == [uuid(1), uuid(0)]
+            assert bench.peers == [[], [uuid(1)]]  # never to a card in use
+
+    run_virtual(story())
+
+
+def test_ways_to_a_card_that_was_in_use_are_measured_when_it_is_free(tmp_path: Path) -> None:
+    """Card 2 failed while the others were measured: its ways come with its own measurement, the others stay."""
+
+    async def story() -> None:
+        async with scene(tmp_path, cards=3) as node:
+            await node.start_agent()
+            await node.settle()
+            await node.quarantine(uuid(2))
+            await node.stop_agent()
+            bench = Bench(node)
+            agent = await node.start_agent(measurer=bench)
+            await node.settle()
+            await node.cluster.until(lambda: _true(len(bench.asked) == 2), seconds=200)
+            assert bench.peers == [[uuid(1)], []]
+            await node.cluster.client.patch(ComputeNode, NODE, {"spec": {"quarantine": []}}, patch_type=PatchType.MERGE)
+            await measured(node, bench, 3)
+            assert (bench.asked[2], bench.peers[2]) == (uuid(2), [uuid(0), uuid(1)])
+            assert agent.calibration is not None
+            assert agent.calibration.due() is None
+
+    run_virtual(story())
+
+
+def test_ways_that_are_missing_bring_a_card_back_and_lose_nothing(tmp_path: Path) -> None:
+    """A framework that told nothing of a way is asked again after a while; what it told before is kept."""
+
+    async def story() -> None:
+        async with scene(tmp_path, cards=3) as node:
+
+            class Forgetful(Bench):
+                async def __call__(self, device: Device, peers: tuple[Device, ...]) -> Result | None:
+                    first = device.id not in self.asked
+                    return await super().__call__(device, peers[:1] if first else peers)
+
+            bench = Forgetful(node)
+            await node.start_agent(measurer=bench)
+            await node.settle()
+            await measured(node, bench, 3)
+            assert bench.peers == [[uuid(1)], [uuid(2)], [uuid(0)]]
+            await node.stop_agent()
+            left = Path(node.folder / "state/measured" / f"{uuid(2)}.json")
+            left.write_text(left.read_text().replace("p2p_from", "p2p_lost").replace(f'"{uuid(0)}"', '""'))
+            bench = Bench(node)
+            await node.start_agent(measurer=bench)
+            await node.settle()
+            await node.cluster.until(lambda: _true(bool(bench.asked)), seconds=60)
+            await measured(node, bench, 3)
+            await node.settle()
+            assert (bench.asked, bench.peers) == ([uuid(0)], [[uuid(2)]])
+            links = {d.id: {link.peer for link in d.links} for d in (await node.published()).status.devices}
+            every = {uuid(index) for index in range(3)}
+            assert links == {id: every - {id} for id in every}
+
+    run_virtual(story())
+
+
+async def _true(answer: bool) -> bool:
+    return answer
+
+
+def test_measured_ways_reach_the_router(tmp_path: Path) -> None:
+    """Four cards with the same word between all of them; only timed copies tell which two are near each other."""
+
+    async def story() -> None:
+        async with scene(tmp_path, cards=4) as node:
+            for index, speed in enumerate((20.0, 90.0, 20.0, 90.0)):
+                path = node.cards / f"nvidia{index}.card"
+                write_speed(path, Speed({"fp16": 250.0}, 1500.0, speed))
+                others = (other for other in range(4) if other != index)
+                emulated.write_place(path, numa=0, links=[Link(uuid(other), "PHB") for other in others])
+
+            async def measurer(device: Device, peers: tuple[Device, ...]) -> Result:
+                backend = EmulatedBackend(node.cards)
+                units = [Unit(peer.index, peer.model, peer.id) for peer in peers]
+                outcomes = measure(backend, device.index, peers=units, sizes=(4096,))
+                return result_of(
+                    outcomes,
+                    device=device.id,
+                    vendor=device.vendor,
+                    model=device.model,
+                    backend=backend.name,
+                    driver="",
+                    clocks={},
+                    today=date(2026, 11, 21),
+                    emulated=True,
+                )
+
+            await node.start_agent()
+            await node.settle()
+            before = (await node.published()).inventory()
+            assert best_set(wire(before, "nvidia", MODEL, Locality()), 2, 0b1111) == (0, 1)
+            await node.stop_agent()
+            await node.start_agent(measurer=measurer)
+            await node.settle()
+
+            async def done() -> bool:
+                published = await node.published()
+                ways = [link.mbps for device in published.status.devices for link in device.links]
+                return len(ways) == 12 and all(ways) and not published.spec.quarantine
+
+            await node.cluster.until(done, seconds=300)
+            after = (await node.published()).inventory()
+            assert best_set(wire(after, "nvidia", MODEL, Locality()), 2, 0b1111) == (1, 3)
+            one = next(device for device in after.devices if device.id == uuid(1))
+            assert {(link.peer, link.kind): link.mbps for link in one.links} == {
+                (uuid(0), "PHB"): 40_000,
+                (uuid(2), "PHB"): 40_000,
+                (uuid(3), "PHB"): 180_000,
+            }
 
     run_virtual(story())
 

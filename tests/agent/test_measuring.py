@@ -27,7 +27,7 @@ def cards(tmp_path: Path) -> Path:
 
 def test_the_command_measures_the_card_that_is_named(cards: Path) -> None:
     measurer = ProcessMeasurer(emulated_cards=cards, drivers=lambda: {"nvidia": "550.1"})
-    result = asyncio.run(measurer(DEVICE))
+    result = asyncio.run(measurer(DEVICE, ()))
     assert result is not None
     assert (result.device, result.model, result.driver, result.emulated) == ("GPU-7", "L40S", "550.1", True)
     true = hidden_speed(CARD, "seed").operations["fp16"]
@@ -38,7 +38,7 @@ def test_the_command_measures_the_card_that_is_named(cards: Path) -> None:
 
 def test_a_card_that_nothing_drives_is_no_error(cards: Path) -> None:
     measurer = ProcessMeasurer(emulated_cards=cards, drivers=dict)
-    assert asyncio.run(measurer(Device("GPU-8", 1, "nvidia", "L40S", 1))) is None
+    assert asyncio.run(measurer(Device("GPU-8", 1, "nvidia", "L40S", 1), ())) is None
 
 
 def test_nothing_is_measured_where_nothing_can_measure(cards: Path, tmp_path: Path) -> None:

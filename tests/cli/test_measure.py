@@ -30,15 +30,29 @@ def test_all_cards_are_measured_one_after_the_other(cards):
     heads = [line for line in result.stdout.splitlines() if line.endswith("emulated engine:")]
     assert heads == ["L40S (emulated), emulated engine:"] * 2
     assert "ACU in gemm (measured)" in result.stdout
-    assert "copying to card 1" in result.stderr
+    assert "copying to and from card 1" in result.stderr
 
 
 def test_one_card_is_one_object(cards):
-    data = msgspec.json.decode(run("--emulated-cards", cards, "--device", "GPU-1", "--json").stdout)
+    data = msgspec.json.decode(run("--emulated-cards", cards, "--device", "GPU-1", "--peer", "GPU-0", "--json").stdout)
     figures = {figure["metric"]: figure["value"] for figure in data["figures"]}
     assert figures["gemm_fp16"] == pytest.approx(80, rel=0.03)
     assert figures["p2p_to_0"] == pytest.approx(20, rel=0.03)
+    assert figures["p2p_from_0"] == pytest.approx(20, rel=0.03)
     assert data["emulated"] is True
+
+
+def test_other_cards_are_left_alone_unless_they_are_named(cards):
+    data = msgspec.json.decode(run("--emulated-cards", cards, "--device", "GPU-1", "--json").stdout)
+    assert [figure["metric"] for figure in data["figures"]] == ["gemm_fp16", "mem_bandwidth"]
+
+
+def test_a_peer_that_is_not_there_is_a_failure_of_its_own(cards):
+    result = run("--emulated-cards", cards, "--device", "GPU-1", "--peer", "GPU-7", "--json")
+    assert result.exit_code == 0
+    (failure,) = msgspec.json.decode(result.stdout)["failures"]
+    assert (failure["metric"], failure["peer"]) == ("p2p", "GPU-7")
+    assert "lists no card GPU-7" in failure["why"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcs.measure.backends import BackendError
+from hcs.measure.backends import BackendError, Unit
 from hcs.measure.choice import backends, find_unit
 from hcs.measure.emulated_backend import EmulatedBackend, Speed, write_speed
 from hcs.measure.numpy_backend import NumpyBackend
@@ -34,8 +34,8 @@ def test_the_suite_finds_the_true_speed_within_three_percent(tmp_path_factory, h
     folder = tmp_path_factory.mktemp("cards")
     for index in (0, 1):
         card(folder, index, Speed({"fp16": half, "fp32": single}, memory, peer))
-    found = figures(EmulatedBackend(folder, seed=seed), peers=[1])
-    true = {"gemm_fp16": half, "gemm_fp32": single, "mem_bandwidth": memory, "p2p_to_1": peer}
+    found = figures(EmulatedBackend(folder, seed=seed), peers=[Unit(1, "", "GPU-1")])
+    true = {"gemm_fp16": half, "gemm_fp32": single, "mem_bandwidth": memory, "p2p_to_1": peer, "p2p_from_1": peer}
     assert set(found) == set(true)
     for metric, value in true.items():
         figure = found[metric]
@@ -48,8 +48,9 @@ def test_the_suite_finds_the_true_speed_within_three_percent(tmp_path_factory, h
 def test_what_a_card_lacks_is_not_measured(tmp_path):
     card(tmp_path, 0, Speed({"bf16": 100.0}, 500.0))
     card(tmp_path, 1, Speed({"bf16": 100.0}, 500.0))
-    found = figures(EmulatedBackend(tmp_path), peers=[1])
-    assert set(found) == {"gemm_bf16", "mem_bandwidth", "p2p_to_1"}
+    found = figures(EmulatedBackend(tmp_path), peers=[Unit(1, "", "GPU-1")])
+    assert set(found) == {"gemm_bf16", "mem_bandwidth", "p2p_to_1", "p2p_from_1"}
+    assert found["p2p_from_1"].peer == "GPU-1"
     failure = found["p2p_to_1"]
     assert isinstance(failure, Failure)
     assert "cannot copy to card 1 directly" in failure.why
@@ -119,3 +120,36 @@ def test_a_measured_class_replaces_the_models_rate_and_no_other():
 )
 def test_a_card_is_slow_beside_others_of_its_model(own, all_cards, slow):
     assert is_slow(own, all_cards) == slow
+
+
+class Blind:
+    """A framework that numbers its cards and tells no UUIDs."""
+
+    name, is_card = "blind", True
+
+    def __init__(self, count: int, *vendors: str) -> None:
+        self.vendors = frozenset(vendors)
+        self._units = [Unit(index, "NPU") for index in range(count)]
+
+    def units(self) -> list[Unit]:
+        return self._units
+
+
+@pytest.mark.parametrize(
+    ("backend", "visible", "expected"),
+    [
+        pytest.param(Blind(1, "ascend"), (), 0, id="the-only-one"),
+        pytest.param(Blind(2, "ascend"), ("a", "b"), 1, id="by-its-place-among-those-made-visible"),
+        pytest.param(Blind(1, "cambricon"), (), None, id="another-vendors-card"),
+        pytest.param(Blind(3, "ascend"), ("a", "b"), BackendError, id="not-those-made-visible"),
+        pytest.param(Blind(1, "ascend"), ("a",), BackendError, id="another-was-made-visible"),
+        pytest.param(Blind(2, "ascend"), (), BackendError, id="which-one"),
+    ],
+)
+def test_a_card_without_uuid_is_not_guessed(backend, visible, expected):
+    if expected is BackendError:
+        with pytest.raises(BackendError, match="cards without UUIDs"):
+            find_unit([backend], "b", vendor="ascend", visible=visible)
+        return
+    found = find_unit([backend], "b", vendor="ascend", visible=visible)
+    assert (found and (found[1].index, found[1].uuid)) == (None if expected is None else (expected, "b"))

@@ -2,8 +2,9 @@
 
 A card is reserved as everybody reserves one, by a quarantine entry on the ComputeNode, which the router honours; the
 agent then waits until the router must have seen it and nothing is granted on the card, and lets no container start
-there until it is done. An entry of ours that a crash left behind is taken away at start. What was found is kept on disk
-and published as the card's own rates; the median of all cards of the model becomes the model's ``ExchangeRate``.
+there until it is done. Copies between cards are timed only between cards that are reserved, each pair once. An entry of
+ours that a crash left behind is taken away at start. What was found is kept on disk and published as the card's own
+rates and ways; the median of all cards of the model becomes the model's ``ExchangeRate``.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from hcs.kube.manifests import create_or_replace
 from hcs.kube.writes import EventRecorder
 from hcs.measure.results import Result, is_slow, merged, model_rate, rates_of
 from hcs.measure.suite import VERSION
+from hcs.measure.ways import Pair, measured_ways, peers_of, tried, with_ways
 from hcs.model import names
 from hcs.model.devices import DEFAULT_WORKLOAD, Device, Quarantine
 from hcs.model.quantities import show_acu
@@ -39,8 +41,8 @@ LOOK_SECONDS: Final = 30.0
 AGAIN_SECONDS: Final = 3600.0
 """When a card that could not be measured is tried again."""
 
-Measurer = Callable[[Device], Awaitable[Result | None]]
-"""Measures a card, in a process of its own; None where no framework here can drive it.
+Measurer = Callable[[Device, tuple[Device, ...]], Awaitable[Result | None]]
+"""Measures a card, and the ways to others, in a process of its own; None where no framework here can drive it.
 
 Raises:
     MeasureError: it began and failed.
@@ -89,7 +91,7 @@ class Calibration:
         self._observed, self._refined, self._now = observed, refined, now
         self._events = EventRecorder(client, "hcs-agent")
         self._results = {result.device: result for path in self._folder.glob("*.json") if (result := _read(path))}
-        self._in_progress: str | None = None
+        self._in_progress: tuple[str, ...] = ()
         self._not_before: dict[str, datetime.datetime] = {}
         self.slow: dict[str, str] = {}
         """Cards more than a tenth below the median of their model, and the sentence that says so."""
@@ -100,7 +102,8 @@ class Calibration:
         return tuple(self._results[device] for device in sorted(self._results))
 
     def refine(self, device: Device) -> Device:
-        """The card with its own rates, where it was measured."""
+        """The card with its own rates and ways, where they were measured."""
+        device = with_ways(device, measured_ways(self._valid()))
         result = self._results.get(device.id)
         if result is None or not self._holds(result, device):
             return device
@@ -111,27 +114,35 @@ class Calibration:
 
     @property
     def reserved(self) -> tuple[Quarantine, ...]:
-        """The card that is being measured now, as an entry that admits no container, whatever the server shows."""
-        device = self._in_progress
-        return () if device is None else (Quarantine(device, REASON, "the card is being measured", BY),)
+        """The cards that are being measured now, as entries that admit no container, whatever the server shows."""
+        return tuple(Quarantine(device, REASON, "the card is being measured", BY) for device in self._in_progress)
 
-    def due(self) -> Device | None:
-        """The next card to measure: healthy, unused, not reserved by anybody, and not measured with this driver."""
+    def due(self) -> tuple[Device, tuple[Device, ...]] | None:
+        """The next card to measure, and those to copy to and from meanwhile; all healthy, unused and not reserved.
+
+        First cards that were not measured with this driver, then those with a way to another that nobody has timed.
+        """
         node = self._observed()
         if node is None:
             return None
         held = node.inventory()
-        for device in self._devices():
+        free = [
+            device
+            for device in self._devices()
+            if device.verdict == "Healthy"
+            and not device.foreign
+            and not self._granted(device.id)
+            and held.quarantined(device.id) is None
+        ]
+        ready = [device for device in free if self._now() >= self._not_before.get(device.id, self._now())]
+        known = tried(self._valid())
+        for device in ready:
             result = self._results.get(device.id)
-            if (
-                (result is None or not self._holds(result, device))
-                and device.verdict == "Healthy"
-                and not device.foreign
-                and not self._granted(device.id)
-                and held.quarantined(device.id) is None
-                and self._now() >= self._not_before.get(device.id, self._now())
-            ):
-                return device
+            if result is None or not self._holds(result, device):
+                return device, _untried(device, free, known)
+        for device in ready:
+            if others := _untried(device, free, known):
+                return device, others
         return None
 
     async def run(self, pause: Callable[[float], Awaitable[None]]) -> None:
@@ -141,38 +152,42 @@ class Calibration:
         while True:
             try:
                 await self._unreserve_strays()
-                while (device := self.due()) is not None:
-                    await self.calibrate(device, pause)
+                while (due := self.due()) is not None:
+                    await self.calibrate(*due, pause)
             except (ApiError, httpx2.HTTPError) as error:
                 log.warning("calibration put off: node=%s error=%r", self._node, error)
             await pause(LOOK_SECONDS)
 
-    async def calibrate(self, device: Device, pause: Callable[[float], Awaitable[None]]) -> Result | None:
-        """Reserve, measure, publish and give back one card; None where it was not measured.
+    async def calibrate(
+        self, device: Device, peers: tuple[Device, ...], pause: Callable[[float], Awaitable[None]]
+    ) -> Result | None:
+        """Reserve, measure, publish and give back one card and its peers; None where it was not measured.
 
         Raises:
             ApiError: the reservation could not be written.
         """
         self._not_before[device.id] = self._now() + datetime.timedelta(seconds=AGAIN_SECONDS)
-        await self._reserve(device.id)
+        every = {device.id, *(peer.id for peer in peers)}
+        ours = await self._reserve(every)
         try:
             await pause(SETTLE_SECONDS)
-            if self._granted(device.id):
+            if device.id not in ours or self._granted(device.id):
                 log.info("calibration put off, the card was taken meanwhile: device=%s", device.id)
                 self._not_before[device.id] = self._now() + datetime.timedelta(seconds=LOOK_SECONDS)
                 return None
-            self._in_progress = device.id
-            result = await self._measurer(device)
+            peers = tuple(peer for peer in peers if peer.id in ours and not self._granted(peer.id))
+            self._in_progress = (device.id, *(peer.id for peer in peers))
+            result = await self._measurer(device, peers)
         except MeasureError as error:
             log.warning("not measured: device=%s error=%s", device.id, error)
             return None
         finally:
-            self._in_progress = None
-            await asyncio.shield(self._unreserve({device.id}))
+            self._in_progress = ()
+            await asyncio.shield(self._unreserve(every))
         if result is None:
             log.info("no framework here can measure the card: device=%s model=%s", device.id, device.model)
             return None
-        self._keep(result)
+        self._keep(self._with_earlier_ways(result, device))
         await self._tell(device, result)
         return result
 
@@ -187,6 +202,24 @@ class Calibration:
         """Whether a result still speaks of this card with its present driver."""
         driver = self._drivers().get(device.vendor, "")
         return (result.model, result.suite) == (device.model, VERSION) and result.driver in ("", driver)
+
+    def _valid(self) -> list[Result]:
+        """The results that still speak of the cards that are here."""
+        here = {device.id: device for device in self._devices()}
+        found = ((result, here.get(id)) for id, result in self._results.items())
+        return [result for result, device in found if device is not None and self._holds(result, device)]
+
+    def _with_earlier_ways(self, result: Result, device: Device) -> Result:
+        """The result, and the ways that an earlier one knew and this one did not try again."""
+        before = self._results.get(device.id)
+        if before is None or not self._holds(before, device):
+            return result
+        again = peers_of(result) | {""}
+        return msgspec.structs.replace(
+            result,
+            figures=(*result.figures, *(figure for figure in before.figures if figure.peer not in again)),
+            failures=(*result.failures, *(failure for failure in before.failures if failure.peer not in again)),
+        )
 
     async def _tell(self, device: Device, result: Result) -> None:
         """Compare with the model's other cards, and state the model's rate."""
@@ -215,10 +248,19 @@ class Calibration:
         await create_or_replace(self._client, _exchange_rate(device, median, len(cards), result.measured))
         self._refined()
 
-    async def _reserve(self, device: str) -> None:
+    async def _reserve(self, devices: set[str]) -> set[str]:
+        """Reserve cards; those that somebody else has taken out of service meanwhile are not among the answer."""
         since = self._now().astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        entry = Quarantine(device, REASON, "the card is being measured", BY, since)
-        await self._change(lambda entries: (*entries, entry))
+        ours: set[str] = set()
+
+        def reserved(entries: tuple[Quarantine, ...]) -> tuple[Quarantine, ...]:
+            ours.clear()
+            ours.update(devices - {entry.device for entry in entries})
+            new = (Quarantine(id, REASON, "the card is being measured", BY, since) for id in sorted(ours))
+            return (*entries, *new)
+
+        await self._change(reserved)
+        return ours
 
     async def _unreserve(self, devices: set[str] | None) -> None:
         def without(entries: tuple[Quarantine, ...]) -> tuple[Quarantine, ...]:
@@ -254,6 +296,15 @@ class Calibration:
             else:
                 return
         raise MeasureError("the node's quarantine is written by others all the time; tried 5 times")
+
+
+def _untried(device: Device, free: list[Device], known: frozenset[Pair]) -> tuple[Device, ...]:
+    """The cards to which the way from this one is not known."""
+    return tuple(
+        other
+        for other in free
+        if other.vendor == device.vendor and other.id != device.id and frozenset((device.id, other.id)) not in known
+    )
 
 
 def _exchange_rate(device: Device, milliacu: int, cards: int, measured: str) -> dict[str, Any]:

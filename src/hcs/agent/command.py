@@ -15,6 +15,7 @@ import typer
 from hcs.agent.admissions import write_file
 from hcs.agent.cards import Cards
 from hcs.agent.cdi import CdiSpecs
+from hcs.agent.datasources import DataSource, DataSourceError, DataSources, read_sources
 from hcs.agent.guard import guarded
 from hcs.agent.guests import ROOTS, Guests
 from hcs.agent.measuring import ProcessMeasurer, can_measure
@@ -80,6 +81,13 @@ def run(
     rtos_root: Annotated[
         list[Path] | None, typer.Option(help="Where hcs-rtos keeps its records; several times for several.")
     ] = None,
+    data_source: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="HCS_DATA_SOURCES",
+            help="A named place whose distance is measured, like lake-1=lake.example:9000; several times for several.",
+        ),
+    ] = None,
     poll_seconds: Annotated[float, typer.Option(help="Time between two readings of the cards' health.")] = 0.2,
     probe_seconds: Annotated[float, typer.Option(help="Time between two probes for cards.")] = 60.0,
     calibrate: Annotated[
@@ -90,6 +98,10 @@ def run(
 ) -> None:
     """Run the agent: publish the node's cards, watch their health, and give each container what it was allocated."""
     logs.configure(log_level)
+    try:
+        sources = read_sources(data_source or ())
+    except DataSourceError as error:
+        raise typer.BadParameter(str(error), param_hint="--data-source") from error
     asyncio.run(
         _run(
             node or socket.gethostname(),
@@ -107,6 +119,7 @@ def run(
             calibrate,
             ready_file,
             _rtos(rtos, rtos_root, host_root),
+            sources,
         )
     )
 
@@ -127,10 +140,11 @@ async def _run(
     calibrate: bool,
     ready_file: Path | None,
     rtos: Guests | None,
+    sources: tuple[DataSource, ...],
 ) -> None:
     drivers: Callable[[], dict[str, str]] = lambda: agent.cards.driver_versions  # noqa: E731 - named for its type
     able = calibrate and can_measure(emulated_cards)
-    measurer = ProcessMeasurer(emulated_cards=emulated_cards, drivers=drivers) if able else None
+    measurer = ProcessMeasurer(emulated_cards=emulated_cards, drivers=drivers, visibility=_visibility) if able else None
 
     def exists(path: str) -> bool:
         return (host_root / path.lstrip("/")).exists()
@@ -150,6 +164,7 @@ async def _run(
         guarded=lambda: guarded(Path(endpoint.unix_socket).with_name("guard.lock")),
         cdi=CdiSpecs(cdi_dir, others=[host_root / "etc/cdi"], exists=exists) if cdi_dir is not None else None,
         pod_resources=PodResources(pod_resources) if pod_resources is not None else None,
+        data_sources=DataSources(sources, state),
     )
     Path(endpoint.unix_socket).parent.mkdir(parents=True, exist_ok=True)
     async with asyncio.TaskGroup() as group:
@@ -231,6 +246,12 @@ def _vendors(emulated_cards: Path | None) -> list[Vendor]:
     if not vendors:
         log.warning("no cards can be found on this node: no vendor's library or tool is present")
     return vendors
+
+
+def _visibility(vendor: str) -> tuple[str, ...]:
+    """The variables that tell a process of the vendor's runtime which cards it sees, by their numbers."""
+    profile = builtin_profiles().get(vendor)
+    return tuple(name for name, text in (profile.selection if profile else {}).items() if "{ordinals}" in text)
 
 
 def _emulated_driver(vendor: str) -> Path | None:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from lightkube import AsyncClient
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
@@ -26,6 +27,7 @@ from hcs.agent.alarms import Alarms
 from hcs.agent.calibration import Calibration, Measurer
 from hcs.agent.cards import Cards
 from hcs.agent.cdi import CdiSpecs
+from hcs.agent.datasources import DataSources
 from hcs.agent.delivery import Delivery, Work
 from hcs.agent.figures import FigureMetrics
 from hcs.agent.foreign import ForeignWatch
@@ -33,6 +35,7 @@ from hcs.agent.guests import Guests
 from hcs.agent.networks import adapters
 from hcs.agent.profiles import SiteProfiles
 from hcs.agent.publishing import ABILITIES, Publisher
+from hcs.agent.repairs import BOOT_ID, Repairs
 from hcs.agent.runtime import INDEX, RuntimeLink
 from hcs.deviceplugin.podresources import PodResources
 from hcs.inject.profiles import Profile
@@ -40,7 +43,7 @@ from hcs.kube import resources
 from hcs.kube.informer import Informer
 from hcs.model import names
 from hcs.model.allocations import allocation_of
-from hcs.model.devices import Quarantine
+from hcs.model.devices import Device, Quarantine
 from hcs.nri.plugin import Plugin
 from hcs.nri.runtimes import PLUGIN_EVENTS
 from hcs.vendors.base import Asker, Questioner, Vendor
@@ -79,6 +82,8 @@ class Agent:
         guarded: Callable[[], bool] = lambda: False,
         cdi: CdiSpecs | None = None,
         pod_resources: PodResources | None = None,
+        data_sources: DataSources | None = None,
+        boot_id: Path = BOOT_ID,
     ) -> None:
         """Prepare; nothing is asked, and only the state directory is read.
 
@@ -103,6 +108,8 @@ class Agent:
             guarded: whether a guard lives beside the runtime.
             cdi: the node's CDI files; None where none are written.
             pod_resources: where the kubelet says what others hold; None where nobody is asked.
+            boot_id: where the kernel tells this boot from others.
+            data_sources: the named places whose distance is measured; None leaves what others wrote.
         """
         registry = CollectorRegistry()
         self._poll, self._probe, self._pause = poll, probe, pause
@@ -124,14 +131,16 @@ class Agent:
                 refined=lambda: self.cards.refined(),
                 now=now,
             )
-        refine = self.calibration.refine if self.calibration else (lambda device: device)
-        self.cards = Cards(vendors, changed=lambda: self.publisher.wake.set(), asker=asker, refine=refine, clock=clock)
+        self.cards = Cards(
+            vendors, changed=lambda: self.publisher.wake.set(), asker=asker, refine=self._refined, clock=clock
+        )
         self.alarms = Alarms(self.cards)
         self.foreign: ForeignWatch | None = None
         if pod_resources is not None:
             self.foreign = ForeignWatch(pod_resources, lambda: self.cards.devices, self.cards.mark_foreign, clock=clock)
         self.link: RuntimeLink | None = None
         self._cdi, self._work, self._profiles = cdi, work, SiteProfiles(self._overlays)
+        self._overlays.on_change(lambda *_: self.cards.refined())
         self.publisher = Publisher(
             node,
             client=client,
@@ -144,7 +153,20 @@ class Agent:
             abilities=lambda: self.link.abilities() if self.link is not None else ABILITIES,
             problem=lambda: self.link.problem() if self.link is not None else None,
             rtos=lambda: rtos.published if rtos is not None else None,
+            latencies=data_sources.entries if data_sources is not None else lambda observed: observed,
         )
+        self.repairs = Repairs(
+            self.cards,
+            state,
+            observed=self.publisher.observed,
+            work=work,
+            sysfs=sysfs,
+            boot_id=boot_id,
+        )
+        self.data_sources = data_sources
+        if data_sources is not None:
+            data_sources.changed = self.publisher.wake.set
+            registry.register(data_sources)
         if rtos is not None:
             rtos.changed = self.publisher.wake.set
             registry.register(rtos)
@@ -199,11 +221,13 @@ class Agent:
             self._overlays.run,
             lambda: self.cards.watch(self._pause, poll=self._poll, probe=self._probe),
             lambda: self.alarms.watch(self._pause),
+            lambda: self.repairs.watch(self._pause),
             lambda: self.publisher.run(self._pause),
             lambda: self.publisher.beat(self._pause),
             lambda: self.delivery.run(self._pause),
             self._sweep,
             *([] if guests is None else [functools.partial(guests.watch, self._pause)]),
+            *([] if self.data_sources is None else [functools.partial(self.data_sources.watch, self._pause)]),
             self._calibrate,
             *([self._look_around] if self.foreign is not None else []),
             *([self._describe] if self._cdi is not None else []),
@@ -237,6 +261,16 @@ class Agent:
             await self._work(lambda: specs.bring(devices, {d.id: self.cards.files(d) for d in devices}, profiles))
         except OSError as error:
             log.warning("CDI files not written, trying again: error=%s", error)
+
+    def _refined(self, device: Device) -> Device:
+        """A card with what was measured of it, and whether a container can be held to a share of it here."""
+        known = self.calibration.refine(device) if self.calibration is not None else device
+        profile = self._profiles.current().effective(device.vendor)
+        held = profile is not None and profile.quota == "interceptor"
+        if profile is not None and profile.quota == "instance":
+            partitioner = self.cards.partitioner(device.id)
+            held = partitioner is not None and partitioner.divisible(device)
+        return msgspec.structs.replace(known, whole_only=not held)
 
     def _granted(self, device: str) -> bool:
         """Whether a container here may use the card, or a pod bound here is about to."""

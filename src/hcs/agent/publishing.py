@@ -22,7 +22,7 @@ from hcs.agent.labels import changes, labels_of
 from hcs.kube import resources
 from hcs.kube.informer import Informer
 from hcs.model import names
-from hcs.model.devices import Abilities, Device, Nic, RtosHost
+from hcs.model.devices import Abilities, Device, Latency, Nic, RtosHost
 from hcs.model.pods import ObjectMeta
 from hcs.model.quantities import show_bytes
 from hcs.model.refusals import Refusal
@@ -52,6 +52,7 @@ class Publisher:
         problem: Callable[[], Refusal | None] = lambda: None,
         rtos: Callable[[], RtosHost | None] = lambda: None,
         nics: Callable[[Sequence[Device]], tuple[Nic, ...]] = lambda _: (),
+        latencies: Callable[[tuple[Latency, ...]], tuple[Latency, ...]] = lambda observed: observed,
     ) -> None:
         """Prepare.
 
@@ -67,9 +68,10 @@ class Publisher:
             problem: why nothing should be placed on this node, if so.
             rtos: what the node offers RTOS guests.
             nics: finds the RDMA adapters, and which of the cards each is near to.
+            latencies: what the distances to data sources should be, given what they are.
         """
         self._slow, self._abilities, self._problem = slow, abilities, problem
-        self._rtos, self._nics = rtos, nics
+        self._rtos, self._nics, self._latencies = rtos, nics, latencies
         self.nics: tuple[Nic, ...] = ()
         """The RDMA adapters, as they were at the last publishing."""
         self._labelled: dict[str, str] | None = None
@@ -125,6 +127,8 @@ class Publisher:
             "rtos": None if wanted.rtos is None else _every_field(wanted.rtos),
             "nics": msgspec.to_builtins(wanted.nics),
         }
+        if wanted.latencies != observed.status.latencies:  # else whoever measured them may be writing just now
+            status["latencies"] = msgspec.to_builtins(wanted.latencies)
         self._latest = await self._client.patch(
             resources.ComputeNodeStatus, self._node, {"status": status}, patch_type=PatchType.MERGE
         )
@@ -192,7 +196,7 @@ class Publisher:
             driver_versions=dict(self._cards.driver_versions),
             rtos=self._rtos(),
             nics=self.nics,
-            latencies=observed.latencies,  # measured by others; not ours to take away
+            latencies=self._latencies(observed.latencies),
             boards=observed.boards,  # the neuroplugin's, which we leave as they are
         )
 

@@ -1,6 +1,8 @@
 """``hcs measure``: what the cards of this machine really do."""
 
 import datetime
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,12 +14,20 @@ from hcs.cli.output import Column, Table, say, tell, write_data, write_table
 from hcs.measure.backends import Backend, BackendError, Unit
 from hcs.measure.choice import backends, find_unit
 from hcs.measure.results import Result, rates_of, result_of
-from hcs.measure.suite import COPY_BYTES, SIZES, SMALL_COPY_BYTES, SMALL_SIZES, measure
+from hcs.measure.suite import COPY_BYTES, SIZES, SMALL_COPY_BYTES, SMALL_SECONDS, SMALL_SIZES, Failure, Outcome, measure
 from hcs.model.quantities import show_acu
 
 
 def run(
     device: Annotated[str | None, typer.Option("--device", help="UUID of the one card to measure.")] = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option("--peer", help="With --device: UUID of a card to copy to and from; several times for several."),
+    ] = None,
+    visible: Annotated[
+        list[str] | None,
+        typer.Option(help="The cards that this process sees, in order; where the framework tells no UUIDs."),
+    ] = None,
     vendor: Annotated[str, typer.Option("--vendor", help="The vendor's word, for the result.")] = "",
     model: Annotated[str, typer.Option("--model", help="The model's name, for the result.")] = "",
     driver: Annotated[str, typer.Option("--driver", help="The driver's version, for the result.")] = "",
@@ -34,30 +44,35 @@ def run(
 ) -> None:
     """What do the cards of this machine really do?
 
-    Times matrix multiplication, memory and card-to-card copies through PyTorch, CuPy, or, where neither sees a card,
-    NumPy on the processor. Uses the cards: run it where nobody else does. The agent runs it by itself under a
-    reservation.
+    Times matrix multiplication, memory and card-to-card copies through PyTorch or CuPy; where neither sees a card, the
+    processor through PyTorch or NumPy. Uses the cards: run it where nobody else does. The agent runs it by itself under
+    a reservation.
 
         hcs measure
 
-        hcs measure --device GPU-5a3f... --models --json
+        hcs measure --device GPU-5a3f... --peer GPU-91cc... --models --json
     """
     format = chosen_format(output, json)
-    found = backends(emulated_cards)
-    todo = _chosen(found, device)
+    reasons: list[str] = []
+    found = backends(emulated_cards, reasons.append)
+    todo = _chosen(found, device, vendor, visible or (), reasons)
+    if not todo[0][0].is_card:
+        tell(f"no card is measured: {'; '.join(reasons)}")
     results = []
     for backend, unit in todo:
         tell(f"{unit.name} by {backend.name}")
         full = backend.is_card and not quick
-        peers = [other.index for other in backend.units() if other.index != unit.index] if backend.is_card else []
+        peers, absent = _peers(backend, unit, device is not None, peer or (), visible or ())
         outcomes = measure(
             backend,
             unit.index,
             peers=peers,
             sizes=SIZES if full else SMALL_SIZES,
             copied=COPY_BYTES if full else SMALL_COPY_BYTES,
+            most_seconds=math.inf if full else SMALL_SECONDS,
             tell=lambda what: tell(f"  {what}"),
         )
+        outcomes += absent
         if models:
             outcomes += _models(backend, unit)
         results.append(
@@ -87,7 +102,9 @@ def run(
             tell(f"not measured: {failure.metric}: {failure.why}")
 
 
-def _chosen(found: list[Backend], device: str | None) -> list[tuple[Backend, Unit]]:
+def _chosen(
+    found: list[Backend], device: str | None, vendor: str, visible: Sequence[str], reasons: list[str]
+) -> list[tuple[Backend, Unit]]:
     if device is None:
         first = next((backend for backend in found if backend.units()), None)
         if first is None:
@@ -96,18 +113,45 @@ def _chosen(found: list[Backend], device: str | None) -> list[tuple[Backend, Uni
             )
         return [(first, unit) for unit in first.units()]
     try:
-        one = find_unit(found, device)
+        one = find_unit(found, device, vendor=vendor, visible=visible)
     except BackendError as error:
         raise CommandError(f"cannot tell which card is {device}", str(error), "CUDA_VISIBLE_DEVICES=…") from error
     if one is None:
         listed = [unit.uuid or unit.name for backend in found for unit in backend.units()]
         raise CommandError(
             f"no framework here lists card {device}",
-            f"listed are {', '.join(listed)}",
+            "; ".join([f"listed are {', '.join(listed)}", *reasons]),
             "install PyTorch with the vendor's back end      or another --device",
             code=USAGE,
         )
     return [one]
+
+
+def _peers(
+    backend: Backend, unit: Unit, one: bool, named: Sequence[str], visible: Sequence[str]
+) -> tuple[list[Unit], tuple[Outcome, ...]]:
+    """The cards to copy to and from: all others, or with one card to measure those that are named and no other.
+
+    Others may be in use. What is named and not there becomes a failure.
+    """
+    if not backend.is_card:
+        return [], ()
+    if not one:
+        return [other for other in backend.units() if other.index != unit.index], ()
+    peers: list[Unit] = []
+    absent: list[Outcome] = []
+    for name in named:
+        try:
+            found = find_unit([backend], name, visible=visible)
+        except BackendError as error:
+            found, why = None, str(error)
+        else:
+            why = f"{backend.name} lists no card {name}"
+        if found is None or found[1].index == unit.index:
+            absent.append(Failure("p2p", why, name))
+        else:
+            peers.append(found[1])
+    return peers, tuple(absent)
 
 
 def _models(backend: Backend, unit: Unit) -> tuple[Any, ...]:
@@ -115,10 +159,9 @@ def _models(backend: Backend, unit: Unit) -> tuple[Any, ...]:
     from hcs.measure.torch_backend import TorchBackend
 
     if not isinstance(backend, TorchBackend):
-        tell(f"  whole models need PyTorch with a card; {backend.name} has none")
+        tell(f"  whole models need PyTorch; {backend.name} has none")
         return ()
-    tell("  whole models")
-    return measure_models(backend, unit.index)
+    return measure_models(backend, unit.index, tell=lambda what: tell(f"  {what}"))
 
 
 def _table(result: Result) -> Table:

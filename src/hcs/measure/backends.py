@@ -36,6 +36,10 @@ class Backend(Protocol):
     def is_card(self) -> bool:
         """Whether it drives accelerators; figures of a processor are never published as a card's."""
 
+    @property
+    def vendors(self) -> frozenset[str]:
+        """The vendor words of the cards it may drive; empty where that is not known."""
+
     def units(self) -> Sequence[Unit]:
         """The cards it can drive."""
 

@@ -45,6 +45,7 @@ class EmulatedBackend:
     """Drives the emulated cards of one directory, as far as they have a speed."""
 
     is_card = True
+    vendors = frozenset[str]()
 
     def __init__(self, cards: Path, *, seed: int = 0) -> None:
         """Read the cards.

@@ -12,6 +12,7 @@ class NumpyBackend:
     """The machine's own processor through NumPy, in FP32."""
 
     is_card = False
+    vendors = frozenset[str]()
 
     @property
     def name(self) -> str:

@@ -5,12 +5,13 @@ Matrix multiplication follows the method of the published measurements it is com
 they take long against the cost of a launch.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-from hcs.measure.backends import Backend, BackendError, Precision
+from hcs.measure.backends import Backend, BackendError, Precision, Unit
 from hcs.measure.timing import Timing, time_work
 
 VERSION: Final = 1
@@ -21,6 +22,8 @@ SMALL_SIZES: Final = (256, 512, 1024)
 """For processors, where the large ones would take minutes."""
 COPY_BYTES: Final = 1 << 30
 SMALL_COPY_BYTES: Final = 64 << 20
+SMALL_SECONDS: Final = 3.0
+"""For processors, which others use as well, so that their times may never hold still."""
 PEER_BYTES: Final = 256 << 20
 AIM_SECONDS: Final = 0.05
 """How long one timed run should take at least."""
@@ -32,7 +35,8 @@ _UNITS: Final[dict[Precision, str]] = {"fp16": "TFLOPS", "bf16": "TFLOPS", "fp32
 class Figure(msgspec.Struct, frozen=True):
     """One measured figure: ``metric`` like ``gemm_fp16``, in ``unit``; ``spread`` is a part of the value.
 
-    ``detail`` says what exactly ran. A figure that is not ``steady`` is shown and never used.
+    ``detail`` says what exactly ran; ``peer`` is the other card's id where there is another. A figure that is not
+    ``steady`` is shown and never used.
     """
 
     metric: str
@@ -42,6 +46,7 @@ class Figure(msgspec.Struct, frozen=True):
     steady: bool
     samples: int
     detail: str = ""
+    peer: str = ""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -49,19 +54,22 @@ class Failure(msgspec.Struct, frozen=True):
 
     metric: str
     why: str
+    peer: str = ""
 
 
 Outcome = Figure | Failure
 Telling = Callable[[str], None]
+TimeIt = Callable[[Callable[[int], float]], tuple[Timing, int]]
 
 
 def measure(
     backend: Backend,
     unit: int,
     *,
-    peers: Sequence[int] = (),
+    peers: Sequence[Unit] = (),
     sizes: Sequence[int] = SIZES,
     copied: int = COPY_BYTES,
+    most_seconds: float = math.inf,
     tell: Telling | None = None,
 ) -> tuple[Outcome, ...]:
     """Measure one card with all that its backend can do.
@@ -69,38 +77,50 @@ def measure(
     Args:
         backend: drives the card.
         unit: the backend's number of the card.
-        peers: other cards to copy to.
+        peers: other cards, to copy to and from.
         sizes: sides of the matrices.
         copied: bytes of a copy.
+        most_seconds: bounds each metric's time, and each size's, by the backend's clock.
         tell: told what is measured next.
     """
-    return tuple(_all(backend, unit, peers, sizes, copied, tell or (lambda _: None)))
+
+    def time_it(work: Callable[[int], float]) -> tuple[Timing, int]:
+        return time_repeats(work, most_seconds=most_seconds)
+
+    return tuple(_all(backend, unit, peers, sizes, copied, time_it, tell or (lambda _: None)))
 
 
 def _all(
-    backend: Backend, unit: int, peers: Sequence[int], sizes: Sequence[int], copied: int, tell: Telling
+    backend: Backend,
+    unit: int,
+    peers: Sequence[Unit],
+    sizes: Sequence[int],
+    copied: int,
+    time_it: TimeIt,
+    tell: Telling,
 ) -> Iterator[Outcome]:
     for precision in backend.precisions(unit):
         tell(f"matrix multiplication in {precision}")
-        yield _attempt(f"gemm_{precision}", lambda p=precision: _multiplication(backend, unit, p, sizes))  # type: ignore[misc]
+        yield _attempt(f"gemm_{precision}", lambda p=precision: _multiplication(backend, unit, p, sizes, time_it))  # type: ignore[misc]
     tell("memory bandwidth")
-    yield _attempt("mem_bandwidth", lambda: _bandwidth(backend, unit, copied))
+    yield _attempt("mem_bandwidth", lambda: _bandwidth(backend, unit, copied, time_it))
     for peer in peers:
-        tell(f"copying to card {peer}")
-        yield _attempt(f"p2p_to_{peer}", lambda p=peer: _peer(backend, unit, p))  # type: ignore[misc]
+        tell(f"copying to and from card {peer.index}")
+        yield _attempt(f"p2p_to_{peer.index}", lambda p=peer: _peer(backend, unit, p.index, time_it), peer.uuid)  # type: ignore[misc]
+        yield _attempt(f"p2p_from_{peer.index}", lambda p=peer: _peer(backend, p.index, unit, time_it), peer.uuid)  # type: ignore[misc]
 
 
-def _attempt(metric: str, work: Callable[[], Figure]) -> Outcome:
+def _attempt(metric: str, work: Callable[[], Figure], peer: str = "") -> Outcome:
     try:
-        return work()
+        return msgspec.structs.replace(work(), metric=metric, peer=peer)
     except (BackendError, ValueError, MemoryError) as error:
-        return Failure(metric, " ".join(str(error).split())[:300])
+        return Failure(metric, " ".join(str(error).split())[:300], peer)
 
 
-def _multiplication(backend: Backend, unit: int, precision: Precision, sizes: Sequence[int]) -> Figure:
+def _multiplication(backend: Backend, unit: int, precision: Precision, sizes: Sequence[int], time_it: TimeIt) -> Figure:
     best: tuple[float, int, Timing] | None = None
     for size in sizes:
-        timing, repeats = _timed(lambda r, n=size: backend.multiply(unit, n, precision, r))  # type: ignore[misc]
+        timing, repeats = time_it(lambda r, n=size: backend.multiply(unit, n, precision, r))  # type: ignore[misc]
         rate = 2 * size**3 * repeats / timing.seconds / 1e12
         if best is None or rate > best[0]:
             best = (rate, size, timing)
@@ -109,27 +129,38 @@ def _multiplication(backend: Backend, unit: int, precision: Precision, sizes: Se
     return _figure(f"gemm_{precision}", rate, _UNITS[precision], timing, f"best of {_list(sizes)}: {size}")
 
 
-def _bandwidth(backend: Backend, unit: int, copied: int) -> Figure:
-    timing, repeats = _timed(lambda r: backend.copy(unit, copied, r))
+def _bandwidth(backend: Backend, unit: int, copied: int, time_it: TimeIt) -> Figure:
+    timing, repeats = time_it(lambda r: backend.copy(unit, copied, r))
     rate = 2 * copied * repeats / timing.seconds / 1e9
     return _figure("mem_bandwidth", rate, "GB/s", timing, f"copy of {copied >> 20} MiB, read and written")
 
 
-def _peer(backend: Backend, unit: int, peer: int) -> Figure:
+def _peer(backend: Backend, unit: int, peer: int, time_it: TimeIt) -> Figure:
     if backend.copy_to(unit, peer, 1 << 20, 1) is None:
         raise BackendError(f"card {unit} cannot copy to card {peer} directly")
-    timing, repeats = _timed(lambda r: backend.copy_to(unit, peer, PEER_BYTES, r) or 0.0)
+    timing, repeats = time_it(lambda r: backend.copy_to(unit, peer, PEER_BYTES, r) or 0.0)
     rate = PEER_BYTES * repeats / timing.seconds / 1e9
-    return _figure(f"p2p_to_{peer}", rate, "GB/s", timing, f"copy of {PEER_BYTES >> 20} MiB, one direction")
+    return _figure("p2p", rate, "GB/s", timing, f"copy of {PEER_BYTES >> 20} MiB, one direction")
 
 
-def _timed(work: Callable[[int], float]) -> tuple[Timing, int]:
-    """Find how many repeats make a run long enough, then time such runs."""
+def time_repeats(work: Callable[[int], float], *, most_seconds: float = math.inf) -> tuple[Timing, int]:
+    """Find how many repeats make a run long enough, then time such runs.
+
+    Args:
+        work: does the given number of repeats and tells the seconds.
+        most_seconds: bounds the runs together; see :func:`~hcs.measure.timing.time_work`.
+
+    Returns:
+        The time of a run, and the repeats in it.
+
+    Raises:
+        ValueError: as ``time_work``.
+    """
     repeats, seconds = 1, work(1)
     while seconds < AIM_SECONDS and repeats < MOST_REPEATS:
         repeats = min(MOST_REPEATS, max(repeats * 2, int(repeats * AIM_SECONDS / max(seconds, 1e-9)) + 1))
         seconds = work(repeats)
-    return time_work(lambda: work(repeats)), repeats
+    return time_work(lambda: work(repeats), most_seconds=most_seconds), repeats
 
 
 def _figure(metric: str, value: float, unit: str, timing: Timing, detail: str) -> Figure:

@@ -5,6 +5,7 @@ two windows in a row agree, and only then counted. The figure is the median, whi
 move; the spread is that of the middle four fifths. Pure: the work brings its own clock, which on a card is the card's.
 """
 
+import math
 from collections.abc import Callable
 from statistics import median
 from typing import Final
@@ -31,7 +32,12 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 def time_work(
-    run: Callable[[], float], *, spread: float = SPREAD, most_runs: int = 120, samples: int = SAMPLES
+    run: Callable[[], float],
+    *,
+    spread: float = SPREAD,
+    most_runs: int = 120,
+    samples: int = SAMPLES,
+    most_seconds: float = math.inf,
 ) -> Timing:
     """Run the work again and again until its time is known.
 
@@ -40,20 +46,23 @@ def time_work(
         spread: how far the middle four fifths of the runs may lie apart, as a part of the median.
         most_runs: after so many runs the figure is what it is.
         samples: how many runs make a figure.
+        most_seconds: after so many, by the work's clock, no more is run than makes a figure.
 
     Raises:
         ValueError: a run took no time: the work is too small for its clock.
     """
     warm: list[float] = []
-    while len(warm) < most_runs - samples:
+    spent = 0.0
+    while len(warm) < most_runs - samples and spent < most_seconds:
         warm.append(_timed(run))
+        spent += warm[-1]
         if len(warm) >= 2 * WINDOW:
             before, now = median(warm[-2 * WINDOW : -WINDOW]), median(warm[-WINDOW:])
             if abs(now - before) <= AGREE * before:
                 break
     warmups = len(warm)
     counted = [_timed(run) for _ in range(samples)]
-    while _spread(counted) > spread and warmups + len(counted) < most_runs:
+    while _spread(counted) > spread and warmups + len(counted) < most_runs and spent + sum(counted) < most_seconds:
         counted.append(_timed(run))
     found = _spread(counted)
     return Timing(median(counted), found, len(counted), warmups, found <= spread)

@@ -5,7 +5,7 @@ card's own events. Not verified on any card but those named in docs/verified.md.
 """
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from hcs.measure.backends import BackendError, Precision, Unit
@@ -21,11 +21,31 @@ PLUGINS: Final = {
 """PyTorch's word for the device, and the module that brings it; those without one come with PyTorch itself."""
 
 
-def find_torch() -> list["TorchBackend"]:
-    """The back ends that are installed and see a card; empty where PyTorch is not installed."""
+_CUDA_LIKE: Final = frozenset({"nvidia", "amd", "hygon", "iluvatar", "metax", "kunlunxin"})
+"""Whose builds of PyTorch speak NVIDIA's word."""
+VENDORS: Final = {
+    "cuda": _CUDA_LIKE,
+    "npu": frozenset({"ascend"}),
+    "mlu": frozenset({"cambricon"}),
+    "musa": frozenset({"mthreads"}),
+    "gcu": frozenset({"enflame"}),
+    "xpu": frozenset({"intel", "kunlunxin"}),
+}
+
+
+def find_torch(tell: Callable[[str], None] = lambda _: None) -> list["TorchBackend"]:
+    """The back ends that are installed and see a card; empty where PyTorch is not installed.
+
+    Args:
+        tell: told why there is none, in a sentence each.
+    """
     try:
         torch = importlib.import_module("torch")
-    except ImportError:
+    except ModuleNotFoundError as error:
+        tell("PyTorch is not installed" if error.name == "torch" else f"PyTorch cannot be loaded: {error}")
+        return []
+    except (ImportError, OSError) as error:  # OSError: a library of its own is missing
+        tell(f"PyTorch cannot be loaded: {error}")
         return []
     found = []
     for word, plugin in PLUGINS.items():
@@ -35,15 +55,20 @@ def find_torch() -> list["TorchBackend"]:
             runtime = getattr(torch, word, None)
             if runtime is not None and runtime.is_available() and runtime.device_count():
                 found.append(TorchBackend(torch, word))
-        except (ImportError, RuntimeError, OSError, AttributeError):
-            continue  # a plug-in without its driver
+        except ModuleNotFoundError as error:
+            if error.name != plugin:
+                tell(f"{plugin} cannot be loaded: {error}")
+        except (ImportError, RuntimeError, OSError, AttributeError) as error:  # a plug-in without its driver
+            tell(f"{plugin or word} cannot be used: {error}")
+    if not found:
+        tell(f"PyTorch {torch.__version__} sees no card")
     return found
 
 
 class TorchBackend:
     """Cards of one PyTorch back end."""
 
-    is_card = True
+    is_card: bool = True
 
     def __init__(self, torch: Any, word: str) -> None:
         """Prepare.
@@ -53,12 +78,17 @@ class TorchBackend:
             word: the device word, a key of :data:`PLUGINS`.
         """
         self.torch, self.word = torch, word
-        self.runtime = getattr(torch, word)
+        self.runtime: Any = getattr(torch, word, None)
 
     @property
     def name(self) -> str:
         """Framework, version and back end."""
         return f"torch {self.torch.__version__} {self.word}"
+
+    @property
+    def vendors(self) -> frozenset[str]:
+        """Those whose back end this is."""
+        return VENDORS.get(self.word, frozenset())
 
     def units(self) -> Sequence[Unit]:
         """The cards PyTorch lists; it tells the UUID of some."""
@@ -79,7 +109,7 @@ class TorchBackend:
 
     def multiply(self, unit: int, size: int, precision: Precision, repeats: int) -> float:
         """See :class:`hcs.measure.backends.Backend`."""
-        torch, device = self.torch, f"{self.word}:{unit}"
+        torch, device = self.torch, self.device(unit)
         try:
             if precision == "int8":
                 left = torch.randint(-64, 64, (size, size), dtype=torch.int8, device=device)
@@ -116,8 +146,16 @@ class TorchBackend:
             return {}
 
     def driver(self) -> str:
-        """The version of the runtime PyTorch was built for."""
-        return str(getattr(self.torch.version, self.word, "") or "")
+        """The version of the runtime PyTorch was built for; AMD's comes under NVIDIA's word."""
+        version = self.torch.version
+        built_for = getattr(version, self.word, None) or (
+            getattr(version, "hip", None) if self.word == "cuda" else None
+        )
+        return str(built_for or "")
+
+    def device(self, unit: int) -> str:
+        """PyTorch's word for a card."""
+        return f"{self.word}:{unit}"
 
     def timed(self, unit: int, work: Any, repeats: int) -> float:
         """Seconds for ``repeats`` calls, by the card's events."""
@@ -135,8 +173,8 @@ class TorchBackend:
     def _copied(self, unit: int, other: int, amount: int, repeats: int) -> float:
         torch = self.torch
         try:
-            source = torch.empty(amount, dtype=torch.uint8, device=f"{self.word}:{unit}")
-            target = torch.empty(amount, dtype=torch.uint8, device=f"{self.word}:{other}")
+            source = torch.empty(amount, dtype=torch.uint8, device=self.device(unit))
+            target = torch.empty(amount, dtype=torch.uint8, device=self.device(other))
             return self.timed(unit, lambda: target.copy_(source, non_blocking=True), repeats)
         except RuntimeError as error:
             raise BackendError(f"{self.name}, copy: {error}") from error

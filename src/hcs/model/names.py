@@ -51,6 +51,7 @@ RUNTIME: Final = f"{DOMAIN}/runtime"
 CODE_IMAGE: Final = f"{DOMAIN}/code-image"
 CHECKPOINT: Final = f"{DOMAIN}/checkpoint"
 ENTRYPOINT_PREFIX: Final = f"{DOMAIN}/entrypoint."
+REPAIRED: Final = f"{DOMAIN}/repaired"  # on a ComputeNode: {card: when}; the agent forgets the card's history
 USER_ANNOTATIONS: Final = frozenset(
     {
         VENDORS,

@@ -8,12 +8,15 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
 from hcs.health.faults import Fault
 from hcs.inject.injection import NodeFiles
+from hcs.inject.instances import Instance
+from hcs.model.allocations import Grant
 from hcs.model.devices import Device
 
 LIMIT_SECONDS: Final = 5.0
@@ -35,6 +38,7 @@ class HealthObservation(msgspec.Struct, frozen=True):
 
     ``code`` is the vendor's own fault code, 0 for none; ``name`` its short name and ``text`` whatever else it says.
     ``figures`` are what was read, with the keys of ``docs/probes.md``; ``faults`` is what they say, notes included.
+    ``told``: the code is of an event that is over and that the vendor remembers, not of a state that was read now.
     """
 
     device: str
@@ -43,6 +47,7 @@ class HealthObservation(msgspec.Struct, frozen=True):
     text: str = ""
     faults: tuple[Fault, ...] = ()
     figures: Mapping[str, Any] = {}
+    told: bool = False
 
 
 class Vendor(Protocol):
@@ -70,8 +75,49 @@ class Vendor(Protocol):
     def node_files(self, device: Device) -> NodeFiles:
         """What a container needs for this device beyond what its profile lists, like nodes found by bus id."""
 
+    def forget(self, device: str) -> None:
+        """The device was repaired: events remembered of it are over. Does not block."""
+
     def driver_versions(self) -> dict[str, str]:
         """Component and version, like ``{"nvidia": "550.54.15"}``; empty where unknown."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """For whom a part of a card is wanted.
+
+    ``folder`` holds the container's files on the host, in a folder named by the pod's UID; it lasts as long as the pod.
+    ``live`` tells the UIDs of the pods whose containers may run now or soon: what others hold is nobody's.
+    """
+
+    pod: str
+    container: str
+    folder: Path
+    live: Callable[[], frozenset[str]]
+
+
+@runtime_checkable
+class Partitioner(Protocol):
+    """A vendor that can hold a container to a part of a card. Methods may block and may raise :class:`VendorError`."""
+
+    def divisible(self, device: Device) -> bool:
+        """Whether a part of the card can be had that holds memory and compute, as the last probe found. Cheap."""
+
+    def instance(self, wanted: Wanted, device: Device, grant: Grant) -> Instance | None:
+        """What a container needs for its part of the card: the same each time it is asked, from the moment it is told
+        until the pod is gone. None where nothing can be held.
+
+        Raises:
+            RefusedError: there is no room for it, though there should be.
+            VendorError: the driver cannot answer, or fails.
+            OSError: it cannot be written down.
+        """
+
+    def keep(self, live: Callable[[], frozenset[str]]) -> None:
+        """Take back what pods other than those that ``live`` tells still have; nothing is taken back twice.
+
+        Raises:
+            VendorError: the driver fails; what is left is taken back the next time.
+        """
 
 
 class Asker(Protocol):
@@ -85,29 +131,28 @@ class Asker(Protocol):
         """Call ``question``, a bound method of the vendor, and give its answer or raise what it raised."""
 
 
-class Questioner:
-    """Asks one vendor off the event loop, one question at a time, none for longer than the limit."""
+class Aside:
+    """Asks somebody off the event loop, one question at a time, none for longer than the limit."""
 
-    def __init__(self, vendor: Vendor, *, limit: float = LIMIT_SECONDS) -> None:
+    def __init__(self, word: str, *, limit: float = LIMIT_SECONDS) -> None:
         """Prepare.
 
         Args:
-            vendor: whom to ask.
+            word: whom it asks, for messages.
             limit: seconds for each question.
         """
-        self.vendor = vendor
-        self._limit = limit
+        self._word, self._limit = word, limit
         self._pending: asyncio.Future[Any] | None = None
 
     async def ask(self, question: Callable[[], T]) -> T:
-        """Call ``question``, a bound method of the vendor, in a thread.
+        """Call ``question`` in a thread.
 
         Raises:
             VendorHungError: it took longer than the limit, or an earlier question is still unanswered.
             Exception: whatever the question raised.
         """
         if self._pending is not None and not self._pending.done():
-            raise VendorHungError(f"{self.vendor.word} has not answered an earlier question yet")
+            raise VendorHungError(f"{self._word} has not answered an earlier question yet")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
         self._pending = answer
@@ -121,12 +166,26 @@ class Questioner:
                 _deliver(loop, answer, lambda: answer.set_result(result))
 
         # A daemon, so that a driver call that never returns cannot keep the process from ending.
-        threading.Thread(target=work, name=f"ask-{self.vendor.word}", daemon=True).start()
+        threading.Thread(target=work, name=f"ask-{self._word}", daemon=True).start()
         done, _ = await asyncio.wait({answer}, timeout=self._limit)
         if not done:
             answer.add_done_callback(lambda late: late.cancelled() or late.exception())
-            raise VendorHungError(f"{self.vendor.word} has not answered within {self._limit:g} s")
+            raise VendorHungError(f"{self._word} has not answered within {self._limit:g} s")
         return answer.result()
+
+
+class Questioner(Aside):
+    """Asks one vendor; the questions are its bound methods."""
+
+    def __init__(self, vendor: Vendor, *, limit: float = LIMIT_SECONDS) -> None:
+        """Prepare.
+
+        Args:
+            vendor: whom to ask.
+            limit: seconds for each question.
+        """
+        super().__init__(vendor.word, limit=limit)
+        self.vendor = vendor
 
 
 def _deliver(loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[Any]", settle: Callable[[], None]) -> None:
