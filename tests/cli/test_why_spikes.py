@@ -20,7 +20,7 @@ from hcs.model.allocations import VERSION, Allocation, CoreGrant, encode_allocat
 from hcs.model.devices import NodeInventory, RtosHost, SpikingBoard
 from hcs.model.pods import ObjectMeta, Pod
 from hcs.neuro.occupancy import report
-from hcs.neuro.service import Site
+from hcs.neuro.sites import Site
 from hcs.sandbox.apiserver.server import Settings, running
 
 KSPS, CORES = "snn.ai.compute/ksps", "snn.ai.compute/cores"
