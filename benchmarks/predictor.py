@@ -18,10 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
+from hcs.predict.measurements import measured, shape_of
 from hcs.predict.novelty import probes
 from hcs.predict.runtime import RunTimePredictor, Training
 from hcs.predict.sharing import PairTraining, SlowdownPredictor, pairs
-from hcs.predict.table import Floats, Index, Mask, Names, Table, table
+from hcs.predict.table import Floats, Index, Mask, Names, Table
 from hcs.predict.trees import KINDS
 
 Row = Mapping[str, str]
@@ -79,15 +80,18 @@ def given(train: Table, test: Table, count: int, each: str) -> Index:
 
 
 def _times(train: list[Row], test: list[Row], options: argparse.Namespace) -> dict[str, object]:
-    parse, seconds = (_gavel, _rate_seconds) if options.set == "gavel" else (_sia, _step_seconds)
-    rows, asked = parse(train), parse(test)
-    known, truth = seconds(train), seconds(test)
-    exchange = _column(train, "sync_s") if options.set == "sia" else None
+    expected = {"gavel": "rates", "sia": "steps"}[options.set]
+    for name, lines in (("--train", train), ("--test", test)):
+        if (shape := shape_of(list(lines[0]))) != expected:
+            raise ValueError(f"--set {options.set} scores {expected}, and {name} holds {shape}")
+    learnt, scoring = measured(train), measured(test)
+    rows, known, exchange = learnt.rows, learnt.seconds, learnt.exchange
+    asked, truth = scoring.rows, scoring.seconds
     positions = given(rows, asked, options.probes, options.probe_each)
     if len(positions):
         rows, known = rows.joined(asked.take(positions)), np.concatenate([known, truth[positions]])
-        if exchange is not None:
-            exchange = np.concatenate([exchange, _column([test[i] for i in positions], "sync_s")])
+        if exchange is not None and scoring.exchange is not None:
+            exchange = np.concatenate([exchange, scoring.exchange[positions]])
     scored: Mask = np.ones(len(asked), dtype=np.bool_)
     scored[positions] = False
     scored &= np.isfinite(truth) & (truth > 0)
@@ -140,47 +144,6 @@ def _rows(path: Path) -> list[Row]:
     if not rows:
         raise ValueError(f"{path} has no rows")
     return rows
-
-
-def _column(rows: Sequence[Row], name: str) -> Floats:
-    return np.array([float(row[name] or "nan") for row in rows], dtype=np.float64)
-
-
-def _rate_seconds(rows: Sequence[Row]) -> Floats:
-    rate = _column(rows, "steps_per_s")
-    return np.divide(1.0, rate, out=np.full(len(rows), np.nan), where=rate > 0)
-
-
-def _step_seconds(rows: Sequence[Row]) -> Floats:
-    return _column(rows, "step_s")
-
-
-def _gavel(rows: Sequence[Row]) -> Table:
-    cards = [int(row["num_gpus"]) for row in rows]
-    return table(
-        [row["model"] for row in rows],
-        [row["gpu"] for row in rows],
-        [float(row["batch_size"]) for row in rows],
-        [[count] if row["consolidated"] == "1" else [1] * count for row, count in zip(rows, cards, strict=True)],
-    )
-
-
-def _sia(rows: Sequence[Row]) -> Table:
-    even = [row["layout"] == "even" for row in rows]
-    return table(
-        [row["model"] for row in rows],
-        [row["gpu"] for row in rows],
-        [float(row["local_batch"]) for row in rows],
-        [
-            _evenly(int(row["gpus"]), int(row["nodes"])) if spread else [int(part) for part in row["layout"].split("-")]
-            for row, spread in zip(rows, even, strict=True)
-        ],
-        ["even" if spread else "" for spread in even],
-    )
-
-
-def _evenly(cards: int, nodes: int) -> list[int]:
-    return [cards // nodes + (index < cards % nodes) for index in range(nodes)]
 
 
 if __name__ == "__main__":

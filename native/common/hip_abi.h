@@ -8,9 +8,13 @@
 
 typedef int hipError_t;
 typedef struct ihipStream_t *hipStream_t;
+typedef struct ihipEvent_t *hipEvent_t;
 typedef struct ihipMemPoolHandle_t *hipMemPool_t;
 typedef struct ihipMemGenericAllocationHandle *hipMemHandle;
 typedef void *hipArray_t;
+typedef struct ihipGraph *hipGraph_t;
+typedef struct hipGraphNode *hipGraphNode_t;
+typedef struct hipGraphExec *hipGraphExec_t;
 
 typedef struct {
     size_t width, height, depth;
@@ -61,6 +65,21 @@ typedef struct {
 } hipMemPoolProps;
 
 typedef struct {
+    hipMemPoolProps poolProps;
+    const void *accessDescs;
+    size_t accessDescCount;
+    size_t bytesize;
+    void *dptr;
+} hipMemAllocNodeParams;
+
+/* The beginning of what hipGraphAddNode takes; the node's own parameters follow. */
+typedef struct {
+    int type;
+    int reserved0[3];
+    hipMemAllocNodeParams alloc;
+} hipGraphNodeParams;
+
+typedef struct {
     char bytes[16];
 } hipUUID;
 
@@ -78,6 +97,8 @@ enum {
 
 enum { hipMemLocationTypeDevice = 1 };
 enum { hipMemPoolAttrReservedMemCurrent = 5 };
+enum { hipGraphMemAttrUsedMemCurrent = 0, hipGraphMemAttrReservedMemCurrent = 2 };
+enum { hipGraphNodeTypeMemAlloc = 10, hipGraphNodeTypeMemFree = 11 };
 
 /* The driver takes whole pages of 4 KiB (amdgpu's smallest). */
 static inline uint64_t hcs_hip_taken(uint64_t bytes)

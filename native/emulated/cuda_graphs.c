@@ -1,47 +1,33 @@
-/* Emulated CUDA driver: graphs that own memory. An executable graph takes its memory when it is first uploaded or
- * launched; when it is destroyed the memory stays with the device until that is trimmed. */
-#include <pthread.h>
+/* Emulated CUDA driver: graphs that own memory (graph_memory.h), and streams that are captured into them. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "cuda.h"
+#include "graph_memory.h"
 
 struct CUgraph_st {
-    CUdevice device;
-    uint64_t bytes; /* of its allocation nodes */
-    uint32_t nodes;
+    struct hcs_graph memory;
 };
 
 struct CUgraphExec_st {
-    CUdevice device;
-    uint64_t bytes;
-    bool backed;
+    struct hcs_graph_exec memory;
 };
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t reserved[HCS_MAX_CARDS];
-static uint64_t unused[HCS_MAX_CARDS];
 
 CUresult hcs_cuda_capture_allocation(CUgraph graph, CUdevice device, size_t bytes, CUdeviceptr *pointer)
 {
-    uint64_t taken = hcs_rounded(bytes, HCS_CUDA_PAGE);
+    uint64_t address;
     if (bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    void *memory = mmap(NULL, taken, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
+    if (!hcs_graph_allocate(&graph->memory, device, bytes, HCS_CUDA_PAGE, &address))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    graph->device = device;
-    graph->bytes += taken;
-    graph->nodes++;
-    *pointer = (CUdeviceptr)(uintptr_t)memory;
+    *pointer = address;
     return CUDA_SUCCESS;
 }
 
 CUresult hcs_cuda_capture_free(CUgraph graph, CUdeviceptr pointer)
 {
     (void)pointer;
-    graph->nodes++;
+    graph->memory.nodes++;
     return CUDA_SUCCESS;
 }
 
@@ -61,7 +47,7 @@ HCS_EXPORT CUresult cuGraphDestroy(CUgraph graph)
 
 static CUgraphNode last_node(CUgraph graph)
 {
-    return (CUgraphNode)(uintptr_t)graph->nodes; // NOLINT
+    return (CUgraphNode)(uintptr_t)graph->memory.nodes; // NOLINT
 }
 
 HCS_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
@@ -91,7 +77,7 @@ HCS_EXPORT CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgra
 {
     if (parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
         return cuGraphAddMemAllocNode(node, graph, dependencies, count, &parameters->alloc);
-    graph->nodes++;
+    graph->memory.nodes++;
     *node = last_node(graph);
     return CUDA_SUCCESS;
 }
@@ -109,7 +95,7 @@ HCS_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph
     *executable = calloc(1, sizeof **executable);
     if (*executable == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    **executable = (struct CUgraphExec_st){.device = graph->device, .bytes = graph->bytes};
+    (*executable)->memory = hcs_graph_executable(&graph->memory);
     return CUDA_SUCCESS;
 }
 
@@ -140,19 +126,8 @@ HCS_EXPORT CUresult cuGraphUpload(CUgraphExec executable, CUstream stream)
 {
     CUcontext context;
     CUresult result = hcs_cuda_of_stream(stream, &context);
-    if (result != CUDA_SUCCESS || executable->backed || executable->bytes == 0)
-        return result;
-    pthread_mutex_lock(&lock);
-    uint64_t *spare = &unused[executable->device];
-    uint64_t fresh = executable->bytes > *spare ? executable->bytes - *spare : 0;
-    if (hcs_cuda_take(executable->device, fresh)) {
-        reserved[executable->device] += fresh;
-        *spare -= executable->bytes - fresh;
-        executable->backed = true;
-    } else {
+    if (result == CUDA_SUCCESS && !hcs_graph_back(&executable->memory, hcs_cuda_take))
         result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    pthread_mutex_unlock(&lock);
     return result;
 }
 
@@ -173,10 +148,7 @@ HCS_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec executable, CUstream stream)
 
 HCS_EXPORT CUresult cuGraphExecDestroy(CUgraphExec executable)
 {
-    pthread_mutex_lock(&lock);
-    if (executable->backed)
-        unused[executable->device] += executable->bytes;
-    pthread_mutex_unlock(&lock);
+    hcs_graph_abandon(&executable->memory);
     free(executable);
     return CUDA_SUCCESS;
 }
@@ -184,14 +156,9 @@ HCS_EXPORT CUresult cuGraphExecDestroy(CUgraphExec executable)
 HCS_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
     CUresult result = hcs_cuda_health(device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    pthread_mutex_lock(&lock);
-    hcs_cuda_give_back(device, unused[device]);
-    reserved[device] -= unused[device];
-    unused[device] = 0;
-    pthread_mutex_unlock(&lock);
-    return CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        hcs_graph_trim(device, hcs_cuda_give_back);
+    return result;
 }
 
 HCS_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *value)
@@ -199,33 +166,47 @@ HCS_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int attribute,
     CUresult result = hcs_cuda_health(device);
     if (result != CUDA_SUCCESS)
         return result;
-    pthread_mutex_lock(&lock);
-    uint64_t answer = reserved[device] - (attribute == CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT ? unused[device] : 0);
-    pthread_mutex_unlock(&lock);
     if (attribute != CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT && attribute != CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)
         return CUDA_ERROR_INVALID_VALUE;
+    uint64_t answer = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT ? hcs_graph_used(device)
+                                                                      : hcs_graph_reserved(device);
     memcpy(value, &answer, sizeof answer);
     return CUDA_SUCCESS;
 }
 
 /* ---- capture ----------------------------------------------------------------------------------------------------- */
 
+static _Thread_local struct CUstream_st per_thread; /* CU_STREAM_PER_THREAD, which is captured like any other */
+
+static CUstream capturable(CUstream stream)
+{
+    return stream == CU_STREAM_PER_THREAD ? &per_thread : (uintptr_t)stream > 1 ? stream : NULL;
+}
+
+CUgraph hcs_cuda_capture_of(CUstream stream)
+{
+    CUstream captured = capturable(stream);
+    return captured != NULL ? captured->capture : NULL;
+}
+
 HCS_EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, int mode)
 {
     (void)mode;
-    return cuGraphCreate(&stream->capture, 0);
+    CUstream captured = capturable(stream);
+    return captured != NULL ? cuGraphCreate(&captured->capture, 0) : CUDA_ERROR_INVALID_VALUE;
 }
 
 HCS_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
-    *graph = stream->capture;
-    stream->capture = NULL;
+    CUstream captured = capturable(stream);
+    *graph = captured != NULL ? captured->capture : NULL;
+    if (captured != NULL)
+        captured->capture = NULL;
     return *graph != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 HCS_EXPORT CUresult cuStreamIsCapturing(CUstream stream, int *status)
 {
-    enum { LAST_DEFAULT_STREAM = 2 };
-    *status = (uintptr_t)stream > LAST_DEFAULT_STREAM && stream->capture != NULL;
+    *status = hcs_cuda_capture_of(stream) != NULL;
     return CUDA_SUCCESS;
 }

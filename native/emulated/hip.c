@@ -1,20 +1,17 @@
-/* Emulated HIP runtime (libamdhip64.so): devices, memory, arrays, a pool, physical memory. Not AMD's or Hygon's library
- * and says so in the device name. Like theirs it calls its own exported functions through the loader, which is what makes
- * preloading them a bad idea. */
-#include "../common/hip_abi.h"
+/* Emulated HIP runtime (libamdhip64.so): devices, memory, arrays, a pool, physical memory. Like the real one it calls its
+ * own exported functions through the loader, which is what makes preloading them a bad idea. */
+#include "hip.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 
-#include "card.h"
 #include "memory.h"
+#include "vdcu.h"
 #include "visible.h"
-
-#define HCS_EXPORT __attribute__((visibility("default")))
 
 struct ihipMemPoolHandle_t {
     int device;
@@ -41,6 +38,34 @@ static struct ihipMemPoolHandle_t pools[HCS_MAX_CARDS];
 static struct mapping *mappings;
 static _Thread_local int current;
 
+static enum hcs_vdcu_state split;
+static struct hcs_vdcu part; /* of the one device there is then */
+
+static bool same_place(const char *left, const char *right)
+{
+    while (*left == '0')
+        left++;
+    while (*right == '0')
+        right++;
+    return strcasecmp(left, right) == 0;
+}
+
+/* A container with a virtual DCU has that and nothing else; with a record that is none, nothing at all. */
+static void keep_the_part(void)
+{
+    uint32_t kept = 0;
+    for (uint32_t device = 0; split == HCS_VDCU_GOOD && device < device_count; device++)
+        if (kept == 0 && same_place(cards[order[device]].file->bus_id, part.bus_id))
+            order[kept++] = order[device];
+    device_count = kept;
+}
+
+/* Marks of the books: what holds a container to a part is counted under the part's pipe. */
+static uint32_t mark_of_part(void)
+{
+    return (uint32_t)part.pipe + 1;
+}
+
 HCS_EXPORT hipError_t hipInit(unsigned int flags)
 {
     (void)flags;
@@ -48,13 +73,16 @@ HCS_EXPORT hipError_t hipInit(unsigned int flags)
     if (!initialised) {
         uint32_t count = hcs_cards_open("emulated-hygon", "hygon", cards);
         device_count = hcs_visible_cuda(getenv("HIP_VISIBLE_DEVICES"), cards, count, order);
+        split = hcs_vdcu_read(&part);
+        if (split != HCS_VDCU_NONE)
+            keep_the_part();
         initialised = true;
     }
     pthread_mutex_unlock(&lock);
     return device_count > 0 ? hipSuccess : hipErrorNoDevice;
 }
 
-static hipError_t usable(int device, const struct hcs_card **card)
+hipError_t hcs_hip_usable(int device, const struct hcs_card **card)
 {
     hipError_t result = hipInit(0);
     if (result != hipSuccess)
@@ -63,6 +91,29 @@ static hipError_t usable(int device, const struct hcs_card **card)
         return hipErrorInvalidDevice;
     *card = &cards[order[device]];
     return hcs_card_dead(*card) ? hipErrorUnknown : hipSuccess;
+}
+
+int hcs_hip_current(void)
+{
+    return current;
+}
+
+bool hcs_hip_take(int device, uint64_t bytes)
+{
+    const struct hcs_card *card = &cards[order[device]];
+    if (split == HCS_VDCU_GOOD)
+        hcs_card_mark(order[device], card, mark_of_part());
+    if (!hcs_card_take(order[device], card, bytes))
+        return false;
+    if (split != HCS_VDCU_GOOD || hcs_card_used_under(card, mark_of_part()) <= part.bytes)
+        return true;
+    hcs_card_give_back(order[device], card, bytes);
+    return false;
+}
+
+void hcs_hip_give_back(int device, uint64_t bytes)
+{
+    hcs_card_give_back(order[device], &cards[order[device]], bytes);
 }
 
 HCS_EXPORT hipError_t hipGetDeviceCount(int *count)
@@ -75,7 +126,7 @@ HCS_EXPORT hipError_t hipGetDeviceCount(int *count)
 HCS_EXPORT hipError_t hipSetDevice(int device)
 {
     const struct hcs_card *card;
-    hipError_t result = usable(device, &card);
+    hipError_t result = hcs_hip_usable(device, &card);
     if (result == hipSuccess)
         current = device;
     return result;
@@ -90,7 +141,7 @@ HCS_EXPORT hipError_t hipGetDevice(int *device)
 HCS_EXPORT hipError_t hipDeviceGetName(char *name, int length, int device)
 {
     const struct hcs_card *card;
-    hipError_t result = usable(device, &card);
+    hipError_t result = hcs_hip_usable(device, &card);
     if (result == hipSuccess && length > 0)
         snprintf(name, (size_t)length, "%s (emulated)", card->file->model);
     return result;
@@ -99,7 +150,7 @@ HCS_EXPORT hipError_t hipDeviceGetName(char *name, int length, int device)
 HCS_EXPORT hipError_t hipDeviceGetUuid(hipUUID *uuid, int device)
 {
     const struct hcs_card *card;
-    hipError_t result = usable(device, &card);
+    hipError_t result = hcs_hip_usable(device, &card);
     if (result != hipSuccess)
         return result;
     const char *text = strncmp(card->file->uuid, "GPU-", 4) == 0 ? card->file->uuid + 4 : card->file->uuid;
@@ -111,29 +162,47 @@ HCS_EXPORT hipError_t hipDeviceGetUuid(hipUUID *uuid, int device)
 HCS_EXPORT hipError_t hipDeviceGetPCIBusId(char *text, int length, int device)
 {
     const struct hcs_card *card;
-    hipError_t result = usable(device, &card);
+    hipError_t result = hcs_hip_usable(device, &card);
     if (result == hipSuccess && length > 0)
         snprintf(text, (size_t)length, "%s", card->file->bus_id);
+    return result;
+}
+
+static uint64_t total_of(const struct hcs_card *card)
+{
+    return split == HCS_VDCU_GOOD ? part.bytes : card->file->total_bytes;
+}
+
+/* hipDeviceAttributeMultiprocessorCount; 64 where the card is whole. */
+HCS_EXPORT hipError_t hipDeviceGetAttribute(int *value, int attribute, int device)
+{
+    enum { MULTIPROCESSORS = 63, ALL = 64 };
+    const struct hcs_card *card;
+    hipError_t result = hcs_hip_usable(device, &card);
+    if (result == hipSuccess && attribute != MULTIPROCESSORS)
+        result = hipErrorNotSupported;
+    if (result == hipSuccess)
+        *value = split == HCS_VDCU_GOOD ? part.compute_units : ALL;
     return result;
 }
 
 HCS_EXPORT hipError_t hipDeviceTotalMem(size_t *bytes, int device)
 {
     const struct hcs_card *card;
-    hipError_t result = usable(device, &card);
+    hipError_t result = hcs_hip_usable(device, &card);
     if (result == hipSuccess)
-        *bytes = card->file->total_bytes;
+        *bytes = total_of(card);
     return result;
 }
 
 HCS_EXPORT hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
     const struct hcs_card *card;
-    hipError_t result = usable(current, &card);
+    hipError_t result = hcs_hip_usable(current, &card);
     if (result != hipSuccess)
         return result;
-    uint64_t used = hcs_card_used(card);
-    *total_bytes = card->file->total_bytes;
+    uint64_t used = split == HCS_VDCU_GOOD ? hcs_card_used_under(card, mark_of_part()) : hcs_card_used(card);
+    *total_bytes = total_of(card);
     *free_bytes = used < *total_bytes ? *total_bytes - used : 0;
     return hipSuccess;
 }
@@ -143,7 +212,7 @@ HCS_EXPORT hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 static hipError_t take(void **pointer, uint64_t bytes, uint64_t charged, hipMemPool_t pool)
 {
     const struct hcs_card *card;
-    hipError_t result = usable(current, &card);
+    hipError_t result = hcs_hip_usable(current, &card);
     uint32_t index = order[current];
     uint64_t address;
     if (result != hipSuccess)
@@ -152,7 +221,7 @@ static hipError_t take(void **pointer, uint64_t bytes, uint64_t charged, hipMemP
         *pointer = NULL;
         return hipSuccess;
     }
-    if (!hcs_card_take(index, card, charged))
+    if (!hcs_hip_take(current, charged))
         return hipErrorOutOfMemory;
     if (!hcs_memory_allocate(bytes, charged, index, pool, &address)) {
         hcs_card_give_back(index, card, charged);
@@ -292,7 +361,8 @@ HCS_EXPORT hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t keep)
 
 HCS_EXPORT hipError_t hipMallocFromPoolAsync(void **pointer, size_t bytes, hipMemPool_t pool, hipStream_t stream)
 {
-    (void)stream;
+    if (stream != NULL && stream->capture != NULL)
+        return hcs_hip_capture_allocation(stream->capture, pool->device, bytes, pointer);
     hipError_t result = take(pointer, bytes, hcs_hip_taken(bytes), pool);
     if (result == hipSuccess)
         pool->reserved += hcs_hip_taken(bytes);
@@ -315,12 +385,23 @@ HCS_EXPORT hipError_t hipFreeAsync(void *pointer, hipStream_t stream)
 HCS_EXPORT hipError_t hipDeviceSynchronize(void)
 {
     const struct hcs_card *card;
-    return usable(current, &card);
+    return hcs_hip_usable(current, &card);
 }
 
 HCS_EXPORT hipError_t hipStreamSynchronize(hipStream_t stream)
 {
     (void)stream;
+    return hipDeviceSynchronize();
+}
+
+HCS_EXPORT hipError_t hipStreamSynchronize_spt(hipStream_t stream)
+{
+    return hipStreamSynchronize(stream);
+}
+
+HCS_EXPORT hipError_t hipEventSynchronize(hipEvent_t event)
+{
+    (void)event;
     return hipDeviceSynchronize();
 }
 
@@ -339,11 +420,11 @@ HCS_EXPORT hipError_t hipMemCreate(hipMemHandle *handle, size_t bytes, const hip
 {
     (void)flags;
     const struct hcs_card *card;
-    hipError_t result = usable(properties->location.id, &card);
+    hipError_t result = hcs_hip_usable(properties->location.id, &card);
     if (result != hipSuccess)
         return result;
     hipMemHandle memory = calloc(1, sizeof *memory);
-    if (memory == NULL || !hcs_card_take(order[properties->location.id], card, bytes)) {
+    if (memory == NULL || !hcs_hip_take(properties->location.id, bytes)) {
         free(memory);
         return hipErrorOutOfMemory;
     }

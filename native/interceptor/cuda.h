@@ -23,7 +23,6 @@
 #define cuda_end_measure musa_end_measure
 #define cuda_mark_graph_memory musa_mark_graph_memory
 #define cuda_refresh_graphs musa_refresh_graphs
-#define cuda_refresh_after_reset musa_refresh_after_reset
 #else
 #define CU(name) cu##name
 #define HCS_DRIVER_RUNTIME HCS_RUNTIME_CUDA
@@ -42,6 +41,11 @@
 #define ASK(type, variable, name) type variable = (type)hcs_real(CU_SYMBOL(name))
 
 #define KIND(kind) HCS_KIND(HCS_DRIVER_RUNTIME, HCS_KIND_##kind)
+
+static inline uint64_t cuda_number(const void *handle)
+{
+    return (uint64_t)(uintptr_t)handle;
+}
 
 typedef CUresult (*get_context_function)(CUcontext *);
 typedef CUresult (*get_device_function)(CUdevice *);

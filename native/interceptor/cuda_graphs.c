@@ -1,61 +1,26 @@
-/* Memory that CUDA graphs own. It appears when a graph is made executable or runs, no call tells how much beforehand, and
- * the driver keeps it per device: so the ledger follows cuDeviceGetGraphMemAttribute. Programs whose graphs own no memory
- * (no allocation node was ever added or captured) pay one load per graph launch. */
-#include <sched.h>
-#include <stdatomic.h>
-
+/* Memory that CUDA graphs own (graphs.h), by cuDeviceGetGraphMemAttribute. */
 #include "cuda.h"
+#include "graphs.h"
 
-typedef CUresult (*graph_attribute_function)(CUdevice, int, void *);
 typedef CUresult (*launch_function)(CUgraphExec, CUstream);
+
+static bool ask_graph_memory(int ordinal, uint64_t *bytes)
+{
+    typedef CUresult (*function)(CUdevice, int, void *);
+    ASK(function, get, DeviceGetGraphMemAttribute);
+    return get != NULL && get(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, bytes) == CUDA_SUCCESS;
+}
+
+static const struct hcs_graph_driver graph_driver = {HCS_DRIVER_RUNTIME, ask_graph_memory, cuda_card_of};
 
 void cuda_mark_graph_memory(CUdevice device)
 {
-    struct hcs_driver_state *state = cuda_state();
-    if (state != NULL && device >= 0 && device < HCS_MAX_ORDINALS)
-        atomic_fetch_or(&state->graph_ordinals, UINT64_C(1) << device);
-}
-
-static uint64_t marked_ordinals(void)
-{
-    struct hcs_driver_state *state = cuda_state();
-    return state != NULL ? atomic_load_explicit(&state->graph_ordinals, memory_order_relaxed) : 0;
+    hcs_graphs_mark(&graph_driver, device);
 }
 
 void cuda_refresh_graphs(void)
 {
-    struct hcs_driver_state *state = cuda_state();
-    ASK(graph_attribute_function, get, DeviceGetGraphMemAttribute);
-    uint64_t ordinals = marked_ordinals();
-    if (ordinals == 0 || get == NULL)
-        return;
-    uint32_t open = 0;
-    while (!atomic_compare_exchange_weak(&state->measuring, &open, 1)) {
-        open = 0;
-        sched_yield();
-    }
-    for (CUdevice device = 0; device < HCS_MAX_ORDINALS; device++) {
-        uint64_t reserved;
-        if (!(ordinals >> device & 1) || get(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved) != CUDA_SUCCESS)
-            continue;
-        uint64_t charged = state->graph_charged[device];
-        state->graph_charged[device] = reserved;
-        if (reserved > charged)
-            hcs_charge_measured(cuda_card_of(device), reserved - charged);
-        else
-            hcs_uncharge(cuda_card_of(device), charged - reserved);
-    }
-    atomic_store(&state->measuring, 0);
-}
-
-/* True where something that may take more memory must not begin: more is held than the quota allows. */
-static bool refused(void)
-{
-    uint64_t ordinals = marked_ordinals();
-    for (CUdevice device = 0; device < HCS_MAX_ORDINALS && ordinals >> device != 0; device++)
-        if ((ordinals >> device & 1) && hcs_refuses_measured(cuda_card_of(device)))
-            return true;
-    return false;
+    hcs_graphs_refresh(&graph_driver);
 }
 
 /* ---- nodes that allocate ------------------------------------------------------------------------------------------ */
@@ -100,13 +65,13 @@ HCS_EXPORT CUresult CU(GraphAddNode_v2)(CUgraphNode *node, CUgraph graph, const 
 
 /* INSTANTIATE(arguments...): the body of a hook that makes a graph executable. */
 #define INSTANTIATE(...)                                                                                               \
-    if (marked_ordinals() == 0 || !hcs_watching())                                                                     \
+    if (!hcs_graphs_own_memory(&graph_driver) || !hcs_watching())                                                      \
         return real(__VA_ARGS__);                                                                                      \
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                                        \
-    if (!refused()) {                                                                                                  \
+    if (!hcs_graphs_refused(&graph_driver)) {                                                                          \
         result = real(__VA_ARGS__);                                                                                    \
         if (result == CUDA_SUCCESS)                                                                                    \
-            hcs_book(KIND(GRAPH), (uint64_t)(uintptr_t)*executable, 0, &(struct hcs_place){0});                        \
+            hcs_graph_made(&graph_driver, cuda_number(*executable));                                                   \
         cuda_refresh_graphs();                                                                                         \
     }                                                                                                                  \
     hcs_leave();                                                                                                       \
@@ -144,21 +109,15 @@ HCS_EXPORT CUresult CU(GraphInstantiateWithParams_ptsz)(CUgraphExec *executable,
     INSTANTIATE(executable, graph, parameters);
 }
 
-/* A graph that ran before has its memory; one that never did may take more. */
 static CUresult run(launch_function real, CUgraphExec executable, CUstream stream)
 {
-    if (marked_ordinals() == 0 || !hcs_watching())
+    if (!hcs_graphs_own_memory(&graph_driver) || !hcs_watching())
         return real(executable, stream);
-    struct hcs_local *local = hcs_local();
-    struct hcs_entry entry = {.refs = 0};
-    uint64_t key = (uint64_t)(uintptr_t)executable;
-    bool known = hcs_addresses_get(&local->addresses, KIND(GRAPH), key, &entry);
+    struct hcs_graph_run run = hcs_graph_begin_run(&graph_driver, cuda_number(executable));
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    if ((known && entry.refs != 0) || !refused()) {
+    if (run.allowed) {
         result = real(executable, stream);
-        if (result == CUDA_SUCCESS && known && entry.refs == 0)
-            hcs_addresses_count(&local->addresses, KIND(GRAPH), key, 1, 0, false, &entry);
-        cuda_refresh_graphs();
+        hcs_graph_end_run(&graph_driver, cuda_number(executable), &run, result == CUDA_SUCCESS);
     }
     hcs_leave();
     return result;
@@ -191,13 +150,12 @@ HCS_EXPORT CUresult CU(GraphLaunch_ptsz)(CUgraphExec executable, CUstream stream
 HCS_EXPORT CUresult CU(GraphExecDestroy)(CUgraphExec executable)
 {
     REAL(GraphExecDestroy);
-    if (marked_ordinals() == 0 || !hcs_watching())
+    if (!hcs_graphs_own_memory(&graph_driver) || !hcs_watching())
         return real(executable);
     struct hcs_entry entry;
-    bool known = hcs_unbook(KIND(GRAPH), (uint64_t)(uintptr_t)executable, &entry);
+    bool known = hcs_graph_begin_destroy(&graph_driver, cuda_number(executable), &entry);
     CUresult result = real(executable);
-    hcs_settle_free(result == CUDA_SUCCESS, known, &entry);
-    cuda_refresh_graphs();
+    hcs_graph_end_destroy(&graph_driver, result == CUDA_SUCCESS, known, &entry);
     hcs_leave();
     return result;
 }

@@ -12,11 +12,6 @@ typedef CUresult (*alloc_async_function)(CUdeviceptr *, size_t, CUstream);
 typedef CUresult (*alloc_from_pool_function)(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
 typedef CUresult (*free_async_function)(CUdeviceptr, CUstream);
 
-static uint64_t number(const void *handle)
-{
-    return (uint64_t)(uintptr_t)handle;
-}
-
 static CUmemoryPool as_pool(uint64_t handle)
 {
     return (CUmemoryPool)(uintptr_t)handle; // NOLINT
@@ -51,6 +46,7 @@ struct request {
     alloc_from_pool_function from_pool;
     CUmemoryPool pool;
     CUstream stream;
+    bool threads_own; /* where there is no stream: the thread's own is meant */
 };
 
 static CUresult ask_driver(const struct request *request, CUdeviceptr *pointer, size_t bytes)
@@ -66,7 +62,7 @@ static struct hcs_pool *pool_of(const struct request *request, const struct hcs_
     ASK(device_pool_function, get_pool, DeviceGetMemPool);
     if (request->from_pool == NULL && (get_pool == NULL || get_pool(&pool, device) != CUDA_SUCCESS))
         return NULL;
-    struct hcs_pool *found = hcs_pool_of(HCS_DRIVER_RUNTIME, number(pool), place->card, &pool_driver);
+    struct hcs_pool *found = hcs_pool_of(HCS_DRIVER_RUNTIME, cuda_number(pool), place->card, &pool_driver);
     return found;
 }
 
@@ -108,7 +104,7 @@ static CUresult allocate(const struct request *request, CUdeviceptr *pointer, si
     CUdevice device;
     if (!cuda_place_of_stream(request->stream, &place, &device))
         return ask_driver(request, pointer, bytes);
-    if (is_capturing(request->stream)) { /* this becomes a node of a graph, and the graph's memory when it runs */
+    if (is_capturing(request->threads_own && request->stream == NULL ? CU_STREAM_PER_THREAD : request->stream)) { /* this becomes a node of a graph, and the graph's memory when it runs */
         cuda_mark_graph_memory(device);
         return ask_driver(request, pointer, bytes);
     }
@@ -154,7 +150,7 @@ HCS_EXPORT CUresult CU(MemAllocAsync)(CUdeviceptr *pointer, size_t bytes, CUstre
 HCS_EXPORT CUresult CU(MemAllocAsync_ptsz)(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
     REAL(MemAllocAsync_ptsz);
-    return watched(&(struct request){.from_current = real, .stream = stream}, pointer, bytes);
+    return watched(&(struct request){.from_current = real, .stream = stream, .threads_own = true}, pointer, bytes);
 }
 
 HCS_EXPORT CUresult CU(MemAllocFromPoolAsync)(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
@@ -167,7 +163,8 @@ HCS_EXPORT CUresult CU(MemAllocFromPoolAsync_ptsz)(CUdeviceptr *pointer, size_t 
                                                    CUstream stream)
 {
     REAL(MemAllocFromPoolAsync_ptsz);
-    return watched(&(struct request){.from_pool = real, .pool = pool, .stream = stream}, pointer, bytes);
+    struct request request = {.from_pool = real, .pool = pool, .stream = stream, .threads_own = true};
+    return watched(&request, pointer, bytes);
 }
 
 /* ---- release ----------------------------------------------------------------------------------------------------- */
@@ -209,7 +206,7 @@ HCS_EXPORT CUresult CU(MemPoolCreate)(CUmemoryPool *pool, const CUmemPoolProps *
     CUresult result = real(pool, properties);
     bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     if (result == CUDA_SUCCESS)
-        hcs_pool_of(HCS_DRIVER_RUNTIME, number(*pool), on_device ? cuda_card_of(properties->location.id) : HOST_POOL,
+        hcs_pool_of(HCS_DRIVER_RUNTIME, cuda_number(*pool), on_device ? cuda_card_of(properties->location.id) : HOST_POOL,
                     &pool_driver);
     hcs_leave();
     return result;
@@ -220,7 +217,7 @@ HCS_EXPORT CUresult CU(MemPoolDestroy)(CUmemoryPool handle)
     REAL(MemPoolDestroy);
     if (!hcs_watching())
         return real(handle);
-    struct hcs_pool *pool = hcs_pool_known(HCS_DRIVER_RUNTIME, number(handle));
+    struct hcs_pool *pool = hcs_pool_known(HCS_DRIVER_RUNTIME, cuda_number(handle));
     if (pool != NULL)
         hcs_pool_begin_destroy(pool);
     CUresult result = real(handle);
@@ -256,6 +253,12 @@ HCS_EXPORT CUresult CU(CtxSynchronize)(void)
 {
     REAL(CtxSynchronize);
     return synchronised(real());
+}
+
+HCS_EXPORT CUresult CU(CtxSynchronize_v2)(CUcontext context)
+{
+    REAL(CtxSynchronize_v2);
+    return synchronised(real(context));
 }
 
 HCS_EXPORT CUresult CU(StreamSynchronize)(CUstream stream)

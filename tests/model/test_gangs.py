@@ -107,6 +107,18 @@ def test_pod_groups_of_both_kinds_are_read_into_one_type() -> None:
 
 
 @pytest.mark.parametrize(
+    ("minimum", "tasks"),
+    [
+        pytest.param(4, (("ps", 1), ("worker", 3)), id="of-each-task-so-many"),
+        pytest.param(3, (), id="more-than-must-start-count-for-nothing"),
+    ],
+)
+def test_a_volcano_job_may_want_some_of_each_task(minimum: int, tasks: tuple[tuple[str, int], ...]) -> None:
+    raw = group("scheduling.volcano.sh/v1beta1", minMember=minimum, minTaskMember={"worker": 3, "ps": 1})
+    assert read_pod_group(raw).tasks == tasks
+
+
+@pytest.mark.parametrize(
     ("raw", "reason"),
     [
         (group("scheduling.k8s.io/v1alpha3", minMember=2), "KubernetesPodGroup"),
@@ -114,7 +126,8 @@ def test_pod_groups_of_both_kinds_are_read_into_one_type() -> None:
         (group("scheduling.x-k8s.io/v1alpha1", minMember=0), "GangSize"),
         (group("scheduling.x-k8s.io/v1alpha1", minMember="2"), "GangSize"),
         (group("scheduling.volcano.sh/v1beta1", minMember=2, networkTopology={"mode": "hard"}), "HardNetworkTopology"),
-        (group("scheduling.volcano.sh/v1beta1", minMember=2, minTaskMember={"ps": 1}), "SubGroups"),
+        (group("scheduling.volcano.sh/v1beta1", minMember=2, minTaskMember={"ps": "1"}), "GangSize"),
+        (group("scheduling.volcano.sh/v1beta1", minMember=2, minTaskMember=3), "GangSize"),
         (group("scheduling.volcano.sh/v1beta1", minMember=2, subGroupPolicy=[{"name": "x"}]), "SubGroups"),
         ({}, "UnknownPodGroup"),
     ],

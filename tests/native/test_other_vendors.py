@@ -143,6 +143,48 @@ def test_hip_by_audit_charges_every_class(
     assert container.used() == container.physically_used() == 0
 
 
+GRAPHS = {
+    "by-node": [f"graph {3 * MI}", "launch 0", "launch 0"],
+    "by-generic-node": [f"graphnode {3 * MI}", "upload 0", "launch 0"],
+    "captured": [f"capture {3 * MI}", "launch 0"],
+    "on-the-threads-own-stream": [f"graph {3 * MI}", "launchspt 0"],
+}
+
+
+@pytest.mark.parametrize("road", ROADS_OF["hip"])
+@pytest.mark.parametrize("kind", list(GRAPHS))
+def test_memory_that_hips_graphs_own_is_charged_until_it_is_trimmed(
+    tmp_path: Path, start: Start, programs: Path, kind: str, road: str
+) -> None:
+    container = container_for("hip", tmp_path)
+    container.limit(8 * MI)
+    probe = start(probe_of(programs, "hip", road), within=container)
+    assert {probe.code(command) for command in GRAPHS[kind]} == {0}
+    assert container.used() == container.physically_used() == 3 * MI
+    assert probe("info") == [0, 5 * MI, 8 * MI]
+    assert probe.code(f"alloc {6 * MI}") == 2
+    assert probe.code("destroygraph 0") == 0
+    assert container.used() == container.physically_used() == 3 * MI, "the device keeps it"
+    assert probe.code("graphtrim 0") == 0
+    assert container.used() == container.physically_used() == 0
+    assert probe.code(f"alloc {8 * MI}") == 0
+
+
+def test_a_graph_of_hip_passes_the_quota_once_and_nothing_new_begins(
+    tmp_path: Path, start: Start, programs: Path
+) -> None:
+    container = container_for("hip", tmp_path)
+    container.limit(8 * MI)
+    probe = start(probe_of(programs, "hip", "dlsym"), within=container)
+    steps = [f"graph {4 * MI}", "launch 0", f"graph {8 * MI}", f"graph {8 * MI}", "launch 1"]
+    assert [probe.code(step) for step in steps] == [0] * 5
+    assert container.used() == container.physically_used() == 12 * MI
+    assert probe.code("launch 2") == 2, "it never ran, and would take more"
+    assert [probe.code(step) for step in ("launch 0", "launch 1")] == [0, 0]
+    assert probe.code(f"graph {MI}") == 2
+    assert container.used() == 12 * MI
+
+
 def test_cambricon_answers_agree_and_a_reset_clears_the_books(tmp_path: Path, start: Start, programs: Path) -> None:
     container = container_for("cn", tmp_path)
     container.limit(4 * GI)

@@ -12,7 +12,9 @@ from hcs.predict.runtime import RunTimePredictor, Training
 
 ROWS, SECONDS = world()
 SOME = np.arange(0, len(ROWS), 6)
-TRAINING = Training(ROWS.take(SOME), SECONDS[SOME], np.full(len(SOME), np.nan), seed=5, kind="forest", limit=500)
+TRAINING = Training(
+    ROWS.take(SOME), SECONDS[SOME], np.full(len(SOME), np.nan), seed=5, kind="forest", limit=500, repeat=0.2
+)
 
 
 def test_what_is_loaded_predicts_the_same() -> None:
@@ -25,7 +27,7 @@ def test_what_is_loaded_predicts_the_same() -> None:
 
 def test_everything_is_kept() -> None:
     again = decode(encode(TRAINING))
-    assert (again.seed, again.kind, again.limit) == (5, "forest", 500)
+    assert (again.seed, again.kind, again.limit, again.repeat) == (5, "forest", 500, 0.2)
     assert encode(again) == encode(TRAINING)
 
 
@@ -47,6 +49,7 @@ def _resealed(**changes: object) -> bytes:
         pytest.param(encode(TRAINING).replace(b'"version":1', b'"version":9'), "version 9", id="newer"),
         pytest.param(_resealed(seconds=[1.0]), "different lengths", id="lengths"),
         pytest.param(_resealed(kind="oracle"), "oracle", id="trees"),
+        pytest.param(_resealed(repeat=0.0), "repeated runs", id="repeat"),
         pytest.param(_resealed(batch="x"), "cannot be read", id="types"),
         pytest.param(_resealed(cards=[0.0] * len(SOME)), "less than one card", id="no-card"),
     ],

@@ -55,6 +55,16 @@ def test_the_interval_widens_with_novelty(predictor: RunTimePredictor) -> None:
     assert width["known"] < width["pairing"] < width["model"]
 
 
+def test_what_was_measured_exactly_so_is_surer_than_its_neighbour(predictor: RunTimePredictor) -> None:
+    held = ~HELD_LAYOUT & ~HELD_PAIRING & ~HELD_MODEL
+    seen, beside = (predictor.predict(ROWS.take(held & mask)) for mask in (~HELD_ROWS, HELD_ROWS))
+    assert set(seen.novelty) == {"measured"}
+    assert set(beside.novelty) == {KNOWN}
+    assert np.median(seen.high / seen.low) < np.median(beside.high / beside.low)
+    inside = (seen.low <= SECONDS[held & ~HELD_ROWS]) & (SECONDS[held & ~HELD_ROWS] <= seen.high)
+    assert 0.8 < inside.mean() <= 1
+
+
 def test_probe_runs_make_an_unseen_model_known_enough(predictor: RunTimePredictor) -> None:
     held = HELD_MODEL.copy()
     given = np.concatenate([probes(ROWS, np.flatnonzero(HELD_MODEL & (ROWS.card == card)), 1) for card in CARDS])

@@ -6,9 +6,7 @@ from tests.router.scene import pod_manifest
 from hcs.model import names
 from hcs.model.gangs import PodGroup
 from hcs.model.pods import Pod
-from hcs.placement.gangs import GangPlan, MemberPlan, Spread
-from hcs.placement.plans import Placement
-from hcs.router.gangs import GangBook, overflowing
+from hcs.router.gangs import GangBook
 
 
 def member(name: str, gang: str = "g", size: int = 3, *, node: str = "", phase: str = "", priority: int = 0) -> Pod:
@@ -70,6 +68,32 @@ def test_the_podgroup_says_how_many() -> None:
     assert made.group(gang) is None
 
 
+def test_of_each_task_of_a_volcano_job_enough_must_come_and_start() -> None:
+    """Four of six start together, among them the one master and two workers, whatever their names."""
+
+    def of(task: str, name: str, node: str = "") -> Pod:
+        notes = {names.VOLCANO_ANNOTATIONS[0]: "g", names.VOLCANO_TASK: task}
+        body = pod_manifest(name, annotations=notes, spec={"nodeName": node or None}, uid=name)
+        return msgspec.convert(body, Pod)
+
+    made = book(*(of("worker", f"a-{n}") for n in range(5)))
+    group = PodGroup("default", "g", "volcano", 4, tasks=(("master", 1), ("worker", 2)))
+    made.group_changed("ADDED", group)
+    gang = made.of("a-0")
+    assert gang is not None
+    assert gang.missing(group) == 1, "five are there, and no master"
+    made.pod_changed("ADDED", of("master", "z-0"), ours=True)
+    assert gang.missing(group) == 0
+    assert [pod.metadata.name for pod in gang.in_turn(group)] == ["a-0", "a-1", "z-0", "a-2", "a-3", "a-4"]
+    assert gang.least(group) == 4
+    for n in range(4):
+        made.pod_changed("MODIFIED", of("worker", f"a-{n}", node="n"), ours=True)
+    assert [pod.metadata.name for pod in gang.in_turn(group)] == ["z-0", "a-4"]
+    assert gang.least(group) == 1
+    made.pod_changed("DELETED", of("master", "z-0"), ours=True)
+    assert gang.missing(group) == 1
+
+
 def test_a_gang_that_is_gone_is_forgotten() -> None:
     made = book(member("a"))
     made.pod_changed("DELETED", member("a"), ours=True)
@@ -99,14 +123,3 @@ def test_pauses_grow_and_end() -> None:
         pauses.append(gang.not_before)
     assert pauses[:4] == [2.0, 4.0, 8.0, 16.0]
     assert pauses[-1] == 300.0
-
-
-def test_members_beyond_a_nodes_cpu_overflow() -> None:
-    def on(pod: str, node: str) -> MemberPlan:
-        return MemberPlan(pod, Placement(node, "nvidia", "A100", {}, exclusive=True, workload="gemm"))
-
-    plan = GangPlan("g", (on("a", "n"), on("b", "n"), on("c", "n"), on("d", "m")), Spread(1, 1, 1, 1, 2))
-    needs = dict.fromkeys("abcd", (2000, 1))
-    assert overflowing(plan, needs, {"n": (4000, 10, 10)}) == [("c", "n")]
-    assert overflowing(plan, needs, {"n": (9000, 2, 10)}) == [("c", "n")]
-    assert overflowing(plan, needs, {"n": (9000, 10, 1)}) == [("b", "n"), ("c", "n")]

@@ -1,9 +1,11 @@
 """Volcano's extender plug-in: its calls replayed in the shapes of its own types, and its way of binding.
 
-The requests are written by the fields of Volcano's ``TaskInfo`` and ``NodeInfo`` (Go names, no tags). The binder does
-what Volcano's does: it binds in a second step, with the annotations that its session saw.
+The requests are written by the fields of Volcano's ``TaskInfo`` and ``NodeInfo`` (Go names, no tags), for schedules
+that no recording has; see ``test_volcano_recorded.py``. The binder does what Volcano's does: it binds in a second step,
+with the annotations that its session saw.
 """
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +145,27 @@ async def test_a_record_that_the_session_already_saw_is_taken_off_before_anythin
         assert (await session.predicate("a", "n1"))["code"] == 2
         assert "earlier attempt" in await session.allocate("a", "n1")
         await session.open()
+        assert await session.allocate("a", "n1") == ""
+        await session.bind("a", "n1")
+        assert (await s.allocations())["a"].node == "n1"
+
+
+@virtual
+async def test_volcano_asks_again_about_a_pod_it_never_bound_and_has_it_seconds_later(tmp_path: Path) -> None:
+    """It was killed after ``allocate``. A Binding may still be on its way for a moment; after that nobody binds it."""
+    async with scene(tmp_path) as s:
+        _, session = await start(s, "a")
+        assert await session.allocate("a", "n1") == ""
+        await session.open()
+        assert (await session.predicate("a", "n1"))["code"] == 2
+        await asyncio.sleep(3)
+        assert names.ALLOCATION in (await s.get_pod("a")).annotations, "the Binding might come"
+
+        async def allowed() -> bool:
+            await session.open()
+            return bool((await session.predicate("a", "n1"))["code"] == 0)
+
+        await s.until(allowed, seconds=10)
         assert await session.allocate("a", "n1") == ""
         await session.bind("a", "n1")
         assert (await s.allocations())["a"].node == "n1"

@@ -51,6 +51,6 @@ def test_a_machine_without_the_driver_says_nothing(tmp_path: Path) -> None:
 
 
 def test_the_vendor_tells_them_to_injection(sysfs: Path) -> None:
-    vendor = AmdVendor("amd", ToolSource([]), Catalogue(()))
+    vendor = AmdVendor(ToolSource([]), Catalogue(()), sysfs=sysfs)
     card = Device("GPU-1", 0, "amd", "MI210", 64 << 30, bus_id="0000:c3:00.0")
-    assert vendor.node_files(card, sysfs).compute_units == 104
+    assert vendor.node_files(card).compute_units == 104

@@ -16,7 +16,15 @@ from hcs.health.casebook import Casebook
 from hcs.health.faults import Fault, classify, worst
 from hcs.inject.injection import NodeFiles
 from hcs.model.devices import Device
-from hcs.vendors.base import Asker, HealthObservation, Questioner, Vendor, VendorError, VendorHungError
+from hcs.vendors.base import (
+    Asker,
+    HealthObservation,
+    Partitioner,
+    Questioner,
+    Vendor,
+    VendorError,
+    VendorHungError,
+)
 
 log = logging.getLogger(__name__)
 Pause = Callable[[float], Awaitable[None]]
@@ -86,6 +94,16 @@ class Cards:
         vendor = self._vendor_of.get(device.id)
         return vendor.node_files(device) if vendor is not None else NodeFiles()
 
+    def partitioner(self, device: str) -> Partitioner | None:
+        """Who can give a part of the device; None where nobody can."""
+        vendor = self._vendor_of.get(device)
+        return vendor if isinstance(vendor, Partitioner) else None
+
+    @property
+    def partitioners(self) -> tuple[Partitioner, ...]:
+        """All vendors that can give parts of their cards."""
+        return tuple(asker.vendor for asker in self._askers if isinstance(asker.vendor, Partitioner))
+
     def tell(self, device: str, note: Callable[[Casebook, float], None]) -> None:
         """Take note of something that happened to a card, and judge it at once.
 
@@ -145,6 +163,7 @@ class Cards:
                 continue
             self._silent.pop(vendor.word, None)
             for device in found:
+                self._vendor_of[device.id] = vendor
                 known = self._devices.get(device.id, device)
                 self._devices[device.id] = msgspec.structs.replace(
                     device,
@@ -152,7 +171,6 @@ class Cards:
                     verdict_reason=known.verdict_reason,
                     verdict_message=known.verdict_message,
                 )
-                self._vendor_of[device.id] = vendor
         # When all are known: what is known of a card beyond its vendor's words may be about its way to another.
         self._devices = {id: self._refine(device) for id, device in self._devices.items()}
         self._compare(before)

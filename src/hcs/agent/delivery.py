@@ -22,11 +22,12 @@ import msgspec
 from lightkube import ApiError, AsyncClient
 from prometheus_client import CollectorRegistry, Counter
 
-from hcs.agent.admissions import Admission, Admissions, plain, write_host_files
+from hcs.agent.admissions import Admission, Admissions, plain, renew_host_files, used, write_host_files
 from hcs.agent.cards import Cards
 from hcs.inject.adjustments import EMPTY, Adjustment
 from hcs.inject.arbitration import Ledger, admit, allocated
 from hcs.inject.injection import ContainerFacts, NodeFacts, NodeFiles, candidate_paths, conceal, inject
+from hcs.inject.instances import Instance
 from hcs.inject.profiles import Profile, Profiles
 from hcs.inject.protocol import ContainerCreation, StartingContainer
 from hcs.inject.withdrawal import withdrawn
@@ -37,6 +38,7 @@ from hcs.model.devices import Device, Nic, NodeInventory, Quarantine
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.nri.guard import requires_plugin
+from hcs.vendors.base import VendorError, Wanted
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ class _Prepared(msgspec.Struct, frozen=True):
     devices: tuple[tuple[str, int], ...]
     present: frozenset[str]
     files: Mapping[str, NodeFiles]
+    instances: Mapping[str, Instance] = {}
 
 
 class Delivery:
@@ -113,6 +116,7 @@ class Delivery:
         self._prepared: dict[str, _Prepared] = {}
         self._preparing: dict[str, asyncio.Task[_Prepared]] = {}
         self._gone_since: dict[str, float] = {}
+        self._kept: frozenset[str] | None = None
         self._answers = Counter(
             "hcs_agent_containers", "Containers answered, by what was answered.", ["answer"], registry=registry
         )
@@ -186,16 +190,30 @@ class Delivery:
             await self._work(self._admissions.write())
 
     async def run(self, pause: Callable[[float], Awaitable[None]]) -> None:
-        """Let the disk follow memory, until cancelled."""
+        """Let the disk follow memory, and the cards' instances, until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             try:
                 await self.write()
-            except OSError as error:
-                log.warning("admissions not written, trying again: error=%s", error)
+                await self.take_back()
+            except (OSError, VendorError) as error:
+                log.warning("not written or not taken back, trying again: error=%s", error)
                 await pause(1.0)
                 self._wake.set()
+
+    async def take_back(self) -> None:
+        """Have the vendors take back the parts of cards whose pods hold nothing any more.
+
+        Raises:
+            VendorError: a driver refuses; what is left is taken back the next time.
+        """
+        live = self._live()
+        if live == self._kept or not self._cards.partitioners or not self._pods.synced.is_set():
+            return
+        for partitioner in self._cards.partitioners:
+            await self._work(lambda keeper=partitioner: keeper.keep(self._live))  # type: ignore[misc]
+        self._kept = live
 
     def managed(self, claimed: Pod) -> bool:
         """Whether a pod's containers may start only with our answer, as far as can be known without asking anybody."""
@@ -212,6 +230,8 @@ class Delivery:
         """Forget pods that are gone: at once when their containers are too, else after :data:`GONE_SECONDS`."""
         if not self._pods.synced.is_set():
             return
+        if self._cards.partitioners and self._live() != self._kept:
+            self._wake.set()
         now = self._clock()
         present = {pod.metadata.uid for pod in self._pods.values()}
         self._met = {uid: met for uid, met in self._met.items() if uid not in present and now - met[1] < GONE_SECONDS}
@@ -280,7 +300,10 @@ class Delivery:
 
     async def _adjustment(self, pod: Pod, allocation: Allocation, facts: ContainerFacts) -> Adjustment:
         prepared = await self._ready(pod, allocation)
-        return inject(allocation, prepared.profile, facts, self._node_facts(prepared))
+        adjustment = inject(allocation, prepared.profile, facts, self._node_facts(prepared))
+        if any(file.keep and used(file) for file in adjustment.files):
+            await self._work(lambda: renew_host_files(adjustment.files))
+        return adjustment
 
     async def _ready(self, pod: Pod, allocation: Allocation) -> _Prepared:
         """What is prepared for a pod; done now where it is not, once for all who wait for it."""
@@ -315,7 +338,8 @@ class Delivery:
         def prepare() -> _Prepared:
             present = frozenset(path for path in candidate_paths(profile, mine) if self._exists(path))
             files = {device.id: self._cards.files(device) for device in mine}
-            prepared = _Prepared(allocation, profile, identities, present, files)
+            instances = self._instances(allocation, profile, mine)
+            prepared = _Prepared(allocation, profile, identities, present, files, instances)
             node = self._node_facts(prepared, mine)
             for name in (*allocation.containers, *allocation.reuses):
                 write_host_files(inject(allocation, profile, ContainerFacts(name), node).files)
@@ -324,6 +348,41 @@ class Delivery:
         prepared: _Prepared = await self._work(prepare)
         self._prepared[allocation.pod] = prepared
         return prepared
+
+    def _instances(self, allocation: Allocation, profile: Profile, mine: tuple[Device, ...]) -> dict[str, Instance]:
+        """The parts of cards that hold the containers of a pod, made where they are not there yet.
+
+        Raises:
+            RefusedError: a card has no room for one.
+            NotNowError: the driver of a card fails.
+        """
+        found: dict[str, Instance] = {}
+        if allocation.exclusive or profile.quota in ("", "none"):
+            return found
+        devices = {device.id: device for device in mine}
+        for container, grants in allocation.containers.items():
+            partitioner = self._cards.partitioner(grants[0].device) if len(grants) == 1 else None
+            device = devices.get(grants[0].device) if grants else None
+            if partitioner is None or device is None:
+                continue
+            if profile.quota == "interceptor" and partitioner.divisible(device):
+                continue  # this cluster's choice: our interceptor, and not the vendor's part of a card
+            folder = self._state / "containers" / plain(allocation.pod) / plain(container)
+            wanted = Wanted(allocation.pod, container, folder, self._live)
+            try:
+                instance = partitioner.instance(wanted, device, grants[0])
+            except VendorError as error:
+                raise NotNowError(f"no part of {device.model} {device.index} can be had: {error}") from error
+            if instance is not None:
+                found[container] = instance
+        return found
+
+    def _live(self) -> frozenset[str]:
+        """The pods whose containers may run now or soon, as far as anybody here knows."""
+        pods = list(self._pods.values())
+        uids = {pod.metadata.uid for pod in pods if not pod.finished}
+        expected = {*self._prepared.keys(), *self._preparing.keys(), *(uid for uid, _ in self._admissions)}
+        return frozenset(uids | expected - {pod.metadata.uid for pod in pods})
 
     def _take_back(self, uid: str, container: str) -> None:
         """A container will not start after all; nor will the pod, where it was the first."""
@@ -351,6 +410,7 @@ class Delivery:
             cdi=self._cdi(prepared.profile),
             nics=self._nics(),
             files=prepared.files,
+            instances=prepared.instances,
         )
 
     def seen(self, claimed: Pod) -> Pod | None:

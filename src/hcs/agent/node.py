@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from lightkube import AsyncClient
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
@@ -42,7 +43,7 @@ from hcs.kube import resources
 from hcs.kube.informer import Informer
 from hcs.model import names
 from hcs.model.allocations import allocation_of
-from hcs.model.devices import Quarantine
+from hcs.model.devices import Device, Quarantine
 from hcs.nri.plugin import Plugin
 from hcs.nri.runtimes import PLUGIN_EVENTS
 from hcs.vendors.base import Asker, Questioner, Vendor
@@ -130,14 +131,16 @@ class Agent:
                 refined=lambda: self.cards.refined(),
                 now=now,
             )
-        refine = self.calibration.refine if self.calibration else (lambda device: device)
-        self.cards = Cards(vendors, changed=lambda: self.publisher.wake.set(), asker=asker, refine=refine, clock=clock)
+        self.cards = Cards(
+            vendors, changed=lambda: self.publisher.wake.set(), asker=asker, refine=self._refined, clock=clock
+        )
         self.alarms = Alarms(self.cards)
         self.foreign: ForeignWatch | None = None
         if pod_resources is not None:
             self.foreign = ForeignWatch(pod_resources, lambda: self.cards.devices, self.cards.mark_foreign, clock=clock)
         self.link: RuntimeLink | None = None
         self._cdi, self._work, self._profiles = cdi, work, SiteProfiles(self._overlays)
+        self._overlays.on_change(lambda *_: self.cards.refined())
         self.publisher = Publisher(
             node,
             client=client,
@@ -258,6 +261,16 @@ class Agent:
             await self._work(lambda: specs.bring(devices, {d.id: self.cards.files(d) for d in devices}, profiles))
         except OSError as error:
             log.warning("CDI files not written, trying again: error=%s", error)
+
+    def _refined(self, device: Device) -> Device:
+        """A card with what was measured of it, and whether a container can be held to a share of it here."""
+        known = self.calibration.refine(device) if self.calibration is not None else device
+        profile = self._profiles.current().effective(device.vendor)
+        held = profile is not None and profile.quota == "interceptor"
+        if profile is not None and profile.quota == "instance":
+            partitioner = self.cards.partitioner(device.id)
+            held = partitioner is not None and partitioner.divisible(device)
+        return msgspec.structs.replace(known, whole_only=not held)
 
     def _granted(self, device: str) -> bool:
         """Whether a container here may use the card, or a pod bound here is about to."""

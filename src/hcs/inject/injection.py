@@ -17,7 +17,8 @@ import msgspec
 from hcs.inject.adjustments import Adjustment, DeviceNode, HostFile, Mount, Variable
 from hcs.inject.cdi import card_name
 from hcs.inject.collectives import Wires, collective_variables, undisputed
-from hcs.inject.compute import ComputeShare, compute_paths, compute_share
+from hcs.inject.compute import ComputeShare, compute_paths, compute_share, instance_share
+from hcs.inject.instances import Instance
 from hcs.inject.profiles import HostPath, Profile, Profiles, fill, fill_each
 from hcs.inject.shares import share_files, share_mounts
 from hcs.model import names
@@ -76,7 +77,8 @@ class NodeFacts(msgspec.Struct, frozen=True):
     """The node as the agent knows it.
 
     ``present`` are the paths named by profiles that exist on the host, ``cdi`` the CDI names that resolve there,
-    ``files`` what single devices need, by device id. ``nics`` are the RDMA adapters, as far as they are known.
+    ``files`` what single devices need, by device id. ``instances`` are the parts of cards that their vendors hold, by
+    the container they were made for. ``nics`` are the RDMA adapters, as far as they are known.
     ``state`` is the agent's directory on the host and ``interceptor`` the host path of the library, empty where there
     is none.
     """
@@ -89,6 +91,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
     cdi: frozenset[str] = frozenset()
     files: Mapping[str, NodeFiles] = {}
     nics: tuple[Nic, ...] = ()
+    instances: Mapping[str, Instance] = {}
 
     def device(self, device_id: str) -> Device | None:
         """The device with this id."""
@@ -110,31 +113,22 @@ def inject(allocation: Allocation, profile: Profile, container: ContainerFacts, 
     """
     granted = _granted(allocation, container.name, node)
     devices = [device for device, _ in granted]
-    nodes, mounts = _host_files(profile, devices, node)
+    instance = None
+    if not allocation.exclusive:
+        instance = node.instances.get(allocation.reuses.get(container.name, container.name))
+        _check_held(profile, instance, devices, node)
+    nodes, mounts = _host_files(profile, devices, node, instance)
     compute: ComputeShare | None = None
     files: tuple[HostFile, ...] = ()
     if not allocation.exclusive:
-        if profile.quota != "interceptor":
-            raise RefusedError(
-                Refusal(
-                    "ShareNotEnforceable",
-                    f"nothing here holds a share of a {profile.vendor} card to its memory; ask for a whole card with "
-                    f"annotation {names.SHARING}: exclusive",
-                )
-            )
-        if not node.interceptor:
-            raise RefusedError(
-                Refusal(
-                    "InterceptorMissing", f"node {node.name} has no interceptor library to hold a share to its memory"
-                )
-            )
-        files = share_files(allocation.pod, container.name, granted, node.state, _context_bytes(node, devices))
-        mounts.extend(share_mounts(files, node.interceptor))
-        units = {device.id: node.files.get(device.id, NodeFiles()).compute_units for device in devices}
-        compute = compute_share(granted, node.present, units, f"{allocation.pod}/{container.name}/")
+        compute = instance_share(instance) if instance is not None else compute_share(granted, node.present)
+        if compute is None or not compute.holds_memory:
+            files = share_files(allocation.pod, container.name, granted, node.state, _context_bytes(node, devices))
+            mounts.extend(share_mounts(files, node.interceptor))
         if compute is not None:
             mounts.extend(compute.mounts)
-    if len(devices) > 1 and _SHARED_MEMORY.destination not in container.mounted:
+    shared = {*container.mounted, *(mount.destination for mount in mounts)}
+    if len(devices) > 1 and _SHARED_MEMORY.destination not in shared:
         mounts.append(_SHARED_MEMORY)
     return Adjustment(
         env=_overlaid(
@@ -143,7 +137,7 @@ def inject(allocation: Allocation, profile: Profile, container: ContainerFacts, 
         mounts=tuple({mount.destination: mount for mount in mounts}.values()),
         devices=tuple({node.path: node for node in nodes}.values()),
         args=_entry_point(container, allocation.vendor),
-        cdi=_cdi(profile, devices, node),
+        cdi=_cdi(profile, devices, node, instance),
         annotations={MARK: allocation.vendor},
         files=files,
     )
@@ -192,19 +186,44 @@ def _granted(allocation: Allocation, container: str, node: NodeFacts) -> list[tu
     return sorted(found, key=lambda pair: (pair[0].index, pair[0].id))
 
 
-def _host_files(profile: Profile, devices: list[Device], node: NodeFacts) -> tuple[list[DeviceNode], list[Mount]]:
+def _check_held(profile: Profile, instance: Instance | None, devices: list[Device], node: NodeFacts) -> None:
+    """Raises RefusedError where nothing would hold a share to its memory."""
+    if instance is not None and instance.holds_memory:
+        return
+    if profile.quota == "instance" and len(devices) > 1:
+        raise RefusedError(
+            Refusal("SeveralCards", "an instance is of one card, and the container has shares of several; ask for one")
+        )
+    if profile.quota != "interceptor":
+        raise RefusedError(
+            Refusal(
+                "ShareNotEnforceable",
+                f"nothing here holds a share of a {profile.vendor} card to its memory; ask for a whole card with "
+                f"annotation {names.SHARING}: exclusive",
+            )
+        )
+    if not node.interceptor:
+        raise RefusedError(
+            Refusal("InterceptorMissing", f"node {node.name} has no interceptor library to hold a share to its memory")
+        )
+
+
+def _host_files(
+    profile: Profile, devices: list[Device], node: NodeFacts, instance: Instance | None = None
+) -> tuple[list[DeviceNode], list[Mount]]:
     nodes: list[DeviceNode] = []
     mounts: list[Mount] = []
-    named = _cdi(profile, devices, node)
+    named = _cdi(profile, devices, node, instance)
     if named and named == tuple(card_name(device) for device in devices):
         return nodes, mounts  # our own names bring everything
     if not named:  # a vendor's name brings nodes and driver files of its own
-        nodes += [DeviceNode(path, path) for path in _existing(profile.devices, devices, node)]
+        own = instance.devices if instance is not None else ()
+        nodes += own or [DeviceNode(path, path) for path in _existing(profile.devices, devices, node)]
         mounts += [Mount(path, path, _READ_ONLY) for path in _existing(profile.mounts, devices, node)]
     for device in devices:
-        own = node.files.get(device.id, NodeFiles())
-        nodes.extend(own.devices)
-        mounts.extend(own.mounts)
+        found = node.files.get(device.id, NodeFiles())
+        nodes.extend(found.devices)
+        mounts.extend(found.mounts)
     return nodes, mounts
 
 
@@ -225,8 +244,11 @@ def _existing(paths: Iterable[HostPath], devices: list[Device], node: NodeFacts)
     return found
 
 
-def _cdi(profile: Profile, devices: list[Device], node: NodeFacts) -> tuple[str, ...]:
-    """The devices' CDI names where all of them resolve on this node, else none; the vendor's before our own."""
+def _cdi(profile: Profile, devices: list[Device], node: NodeFacts, instance: Instance | None = None) -> tuple[str, ...]:
+    """The devices' CDI names where all of them resolve on this node, else none; the vendor's before our own. None where
+    an instance has nodes of its own: the names bring the card's."""
+    if instance is not None and instance.devices:
+        return ()
     wanted = fill_each(profile.cdi, devices) if profile.cdi else ()
     if wanted and node.cdi.issuperset(wanted):
         return wanted

@@ -41,9 +41,9 @@ class Profile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, f
 
     ``selection`` are the variables that choose devices; they are taken out of containers that run on another vendor's
     cards. ``clear`` are variables that would undo the selection; they are taken out here. ``collective`` is for
-    containers with several cards. ``quota`` says what holds a share to its memory: our ``interceptor``, or ``none``;
-    where it is not the interceptor, shares of this vendor's cards are refused. ``libraries`` are directories put before
-    the image's ``LD_LIBRARY_PATH``.
+    containers with several cards. ``quota`` says what holds a share to its memory: our ``interceptor``; an ``instance``
+    that the vendor's own driver or runtime holds, where a card can be split so; or ``none``, and shares of this
+    vendor's cards are refused. ``libraries`` are directories put before the image's ``LD_LIBRARY_PATH``.
     """
 
     vendor: str
@@ -57,7 +57,7 @@ class Profile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, f
     mounts: tuple[HostPath, ...] = ()
     libraries: tuple[str, ...] = ()
     cdi: str = ""
-    quota: Literal["", "interceptor", "none"] = ""
+    quota: Literal["", "interceptor", "instance", "none"] = ""
 
 
 class Profiles(msgspec.Struct, frozen=True):

@@ -69,6 +69,8 @@ class Informer(Generic[T]):
         self._store: dict[str, T] = {}
         self._handlers: list[Handler[T]] = []
         self.synced = asyncio.Event()
+        self.problem: Exception | None = None
+        """Why the copy is not fresh: what the last list or watch failed with; None after a list."""
 
     def on_change(self, handler: Handler[T]) -> None:
         """Call ``handler`` for every change from now on, and for everything already known."""
@@ -93,13 +95,14 @@ class Informer(Generic[T]):
         while True:
             try:
                 version = await self._list()
-                failures = 0
+                failures, self.problem = 0, None
                 await self._watch(version)
             except asyncio.CancelledError:
                 raise
             except (ApiError, httpx2.HTTPError, LoadResourceError, OSError) as error:
                 gone = isinstance(error, ApiError) and error.status.code == 410
                 failures = 0 if gone else failures + 1
+                self.problem = None if gone else error
                 log.log(
                     logging.DEBUG if gone or failures < 2 else logging.WARNING,
                     "watch interrupted: kind=%s error=%r attempt=%d",

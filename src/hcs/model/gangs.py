@@ -36,7 +36,10 @@ class Membership(msgspec.Struct, frozen=True, order=True):
 
 
 class PodGroup(msgspec.Struct, frozen=True):
-    """What a PodGroup object says, of whichever API: how many start together, and for how long to wait for them."""
+    """What a PodGroup object says, of whichever API: how many start together, and for how long to wait for them.
+
+    ``tasks`` are (task, how many of it must be among them), for Volcano's Jobs; their sum is at most ``minimum``.
+    """
 
     namespace: str
     name: str
@@ -45,6 +48,7 @@ class PodGroup(msgspec.Struct, frozen=True):
     timeout_seconds: int | None = None
     priority_class: str = ""
     queue: str = ""
+    tasks: tuple[tuple[str, int], ...] = ()
 
     @property
     def key(self) -> str:
@@ -119,11 +123,12 @@ def read_pod_group(raw: Mapping[str, Any]) -> PodGroup:
                 f"(members are kept as near as possible), or annotation {names.FABRIC} to stay in one network",
             )
         )
-    for field in ("minTaskMember", "subGroupPolicy"):
-        if spec.get(field):
-            raise RefusedError(
-                Refusal("SubGroups", f"{what}: {field} is not read by this version; make each part a gang of its own")
+    if spec.get("subGroupPolicy"):
+        raise RefusedError(
+            Refusal(
+                "SubGroups", f"{what}: subGroupPolicy is not read by this version; make each part a gang of its own"
             )
+        )
     timeout = spec.get("scheduleTimeoutSeconds")
     return PodGroup(
         namespace=namespace,
@@ -133,7 +138,18 @@ def read_pod_group(raw: Mapping[str, Any]) -> PodGroup:
         timeout_seconds=timeout if isinstance(timeout, int) and timeout > 0 else None,
         priority_class=str(spec.get("priorityClassName") or ""),
         queue=str(spec.get("queue") or ""),
+        tasks=_tasks(spec.get("minTaskMember") or {}, minimum, what),
     )
+
+
+def _tasks(raw: Any, minimum: int, what: str) -> tuple[tuple[str, int], ...]:
+    """How many of each task must start; as in Volcano, none of it counts where together they are more than must."""
+    counts: dict[str, Any] = raw if isinstance(raw, dict) else {"": None}
+    if any(type(count) is not int or not 0 <= count <= MAX_MEMBERS for count in counts.values()):
+        raise RefusedError(
+            Refusal("GangSize", f"{what}: minTaskMember is {str(raw)[:80]}; write a number from 0 up for each task")
+        )
+    return tuple(sorted(counts.items())) if sum(counts.values()) <= minimum else ()
 
 
 _ORIGINS: Final[dict[str, Origin]] = {
@@ -164,7 +180,7 @@ def _coscheduling(pod: Pod, refusals: list[Refusal]) -> Membership | None:
     label = next((key for key in names.COSCHEDULING_LABELS if pod.labels.get(key)), None)
     if label is None:
         return None
-    size = pod.labels.get("pod-group.scheduling.sigs.k8s.io/min-available", "")
+    size = pod.labels.get(names.COSCHEDULING_SIZE, "")
     if size and _count(size) is None:
         refusals.append(
             Refusal("GangSize", f"label {label.partition('/')[0]}/min-available: {size!r} is no number of members")

@@ -95,7 +95,10 @@ COSCHEDULING_LABELS: Final = (
     "pod-group.scheduling.sigs.k8s.io",  # before the API had its own group
     "pod-group.scheduling.sigs.k8s.io/name",  # before there was an object at all
 )
+COSCHEDULING_SIZE: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+VOLCANO_TASK: Final = "volcano.sh/task-spec"
+"""Annotation of a Volcano Job's pods: which of the job's tasks they are of."""
 
 # Annotations only HCS writes; an admission policy holds everybody else to that.
 ALLOCATION: Final = f"{DOMAIN}/allocation"

@@ -5,29 +5,21 @@ Loading fits again from the rows, which gives the same predictor because every d
 can be wrong but cannot run anything, unlike a pickle. Bytes in, bytes out: files are the edge's part.
 """
 
-import hashlib
 import math
 
 import msgspec
 import numpy as np
 
 from hcs.predict.runtime import Training
+from hcs.predict.sealed import AGAIN, ModelFileError, opened, sealed
 from hcs.predict.table import Table
 from hcs.predict.trees import KINDS, Kind
+
+__all__ = ["VERSION", "ModelFileError", "decode", "encode"]
 
 VERSION = 1
 _FORMAT = "hcs-predictor"
 _MOST_ROWS = 200_000
-
-
-class ModelFileError(ValueError):
-    """A file that is not a predictor's, or not as it was written; the message says what to do."""
-
-
-class _Header(msgspec.Struct, frozen=True):
-    format: str
-    version: int
-    sha256: str
 
 
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,6 +36,7 @@ class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int
     kind: str
     limit: int
+    repeat: float = 0.01
 
 
 def encode(training: Training) -> bytes:
@@ -67,44 +60,34 @@ def encode(training: Training) -> bytes:
             seed=training.seed,
             kind=training.kind,
             limit=training.limit,
+            repeat=training.repeat,
         )
     )
-    header = msgspec.json.encode(_Header(_FORMAT, VERSION, hashlib.sha256(content).hexdigest()))
-    return header + b"\n" + content + b"\n"
+    return sealed(_FORMAT, VERSION, content)
 
 
 def decode(data: bytes) -> Training:
     """The training a file holds, checked: format, version, checksum, lengths, finite and positive numbers."""
-    first, _, rest = data.partition(b"\n")
-    again = "train again with `hcs cpn train`"
-    try:
-        header = msgspec.json.decode(first, type=_Header)
-    except msgspec.DecodeError as error:
-        raise ModelFileError(f"this is no predictor's file ({error}); {again}") from error
-    if header.format != _FORMAT or header.version != VERSION:
-        raise ModelFileError(
-            f"the file is {header.format} version {header.version}; this program reads {_FORMAT} {VERSION}; {again}"
-        )
-    content = rest.removesuffix(b"\n")
-    if hashlib.sha256(content).hexdigest() != header.sha256:
-        raise ModelFileError(f"the checksum does not match: the file was cut or changed after it was written; {again}")
+    content = opened(_FORMAT, VERSION, data)
     try:
         found = msgspec.json.decode(content, type=_Content)
     except msgspec.DecodeError as error:
-        raise ModelFileError(f"the content cannot be read ({error}); {again}") from error
-    return _training(found, again)
+        raise ModelFileError(f"the content cannot be read ({error}); {AGAIN}") from error
+    return _training(found)
 
 
-def _training(found: _Content, again: str) -> Training:
+def _training(found: _Content) -> Training:
     count = len(found.model)
     names, sizes = (found.card, found.campaign), (found.batch, found.cards, found.nodes, found.largest, found.smallest)
     lengths = {*map(len, names), *map(len, sizes), len(found.seconds), len(found.exchange or found.model)}
     if lengths != {count}:
-        raise ModelFileError(f"columns of different lengths; {again}")
+        raise ModelFileError(f"columns of different lengths; {AGAIN}")
     if not 0 < count <= _MOST_ROWS:
-        raise ModelFileError(f"{count} rows; between 1 and {_MOST_ROWS} are expected; {again}")
+        raise ModelFileError(f"{count} rows; between 1 and {_MOST_ROWS} are expected; {AGAIN}")
     if found.kind not in KINDS or not 1 <= found.limit <= 10_000:
-        raise ModelFileError(f"trees {found.kind!r} with limit {found.limit} are unknown here; {again}")
+        raise ModelFileError(f"trees {found.kind!r} with limit {found.limit} are unknown here; {AGAIN}")
+    if not 0 < found.repeat <= 10:
+        raise ModelFileError(f"repeated runs that differ by {found.repeat}; more than 0, up to 10; {AGAIN}")
     kind: Kind = "forest" if found.kind == "forest" else "boosted"
     rows = Table(
         np.array(found.model, dtype=np.str_),
@@ -117,6 +100,6 @@ def _training(found: _Content, again: str) -> Training:
         np.array(found.campaign, dtype=np.str_),
     )
     if min(rows.cards.min(), rows.nodes.min(), rows.largest.min(), rows.smallest.min()) < 1 or rows.batch.min() < 0:
-        raise ModelFileError(f"a row with less than one card or a batch below 0; {again}")
+        raise ModelFileError(f"a row with less than one card or a batch below 0; {AGAIN}")
     exchange = None if found.exchange is None else np.array([math.nan if v is None else v for v in found.exchange])
-    return Training(rows, np.array(found.seconds), exchange, found.seed, kind, found.limit)
+    return Training(rows, np.array(found.seconds), exchange, found.seed, kind, found.limit, found.repeat)

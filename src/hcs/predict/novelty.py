@@ -11,6 +11,8 @@ import numpy as np
 from hcs.predict.table import Index, Names, Table
 
 KNOWN, LAYOUT, PROBED, PAIRING, PROBED_MODEL, MODEL = "known", "layout", "probed", "pairing", "probed-model", "model"
+MEASURED = "measured"
+"""Exactly this was measured: nearer than any level."""
 LEVELS = (KNOWN, LAYOUT, PROBED, PAIRING, PROBED_MODEL, MODEL)
 
 # Probes are few and on one card: a pairing with at most this many measured rows counts as probed, not as known.

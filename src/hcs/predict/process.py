@@ -11,6 +11,7 @@ or models without a second fit: the intervals and the trees are fitted to those.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
@@ -83,18 +84,42 @@ class Settings:
         return cls(flat[:k], flat[k : k + f], float(flat[k + f]))
 
 
+class Columns(Protocol):
+    """Rows put through a formula: the logarithm it gives at some coefficients, and the derivative by each."""
+
+    def at(self, coefficients: Floats) -> tuple[Floats, Floats]:
+        """Value and Jacobian."""
+
+
+class Formula(Protocol):
+    """An analytic part: coefficients with a prior around 0, and what they give for rows."""
+
+    @property
+    def spreads(self) -> Floats:
+        """Prior standard deviation of each coefficient."""
+
+    def design(self, rows: Table) -> Columns:
+        """The rows, ready for any coefficients."""
+
+
 class Process:
     """The posterior of one training table."""
 
     def __init__(
-        self, rows: Table, target: Floats, settings: Settings, passes: int = 6, at: Floats | None = None
+        self,
+        rows: Table,
+        target: Floats,
+        settings: Settings,
+        passes: int = 6,
+        at: Floats | None = None,
+        formula: "Formula | None" = None,
     ) -> None:
         """Condition on rows and logarithms of seconds.
 
         The formula is linearised at the coefficients ``at``, or at its prior's, and anew in each of ``passes``.
         """
         self.rows, self.target, self.settings = rows, target, settings
-        self.formula = _formula(rows)
+        self.formula: Formula = formula or _formula(rows)
         self.spreads = self.formula.spreads
         self.coefficients = np.zeros(len(self.spreads)) if at is None else at
         self.level = float(np.median(target))
@@ -157,10 +182,12 @@ class Process:
         return answers
 
 
-def learn(rows: Table, target: Floats, *, start: Settings | None = None, steps: int = 30) -> Settings:
+def learn(
+    rows: Table, target: Floats, *, start: Settings | None = None, steps: int = 30, formula: Formula | None = None
+) -> Settings:
     """Settings of the most marginal likelihood under weak priors, from a table of some hundred rows."""
     first = start or Settings.first()
-    likelihood = _Likelihood(rows, target, first)
+    likelihood = _Likelihood(rows, target, first, formula)
     centre = Settings.first().flat()
     found = minimize(
         likelihood,
@@ -176,8 +203,8 @@ def learn(rows: Table, target: Floats, *, start: Settings | None = None, steps: 
 class _Likelihood:
     """Negative logarithm of the posterior of settings, and its slope; the formula stays linearised where it is."""
 
-    def __init__(self, rows: Table, target: Floats, first: Settings) -> None:
-        process = Process(rows, target, first)
+    def __init__(self, rows: Table, target: Floats, first: Settings, formula: Formula | None = None) -> None:
+        process = Process(rows, target, first, formula=formula)
         value, jacobian = process.formula.design(rows).at(process.coefficients)
         scaled = jacobian * process.spreads
         self.formula = scaled @ scaled.T
@@ -299,4 +326,4 @@ def _matern(squared: dict[str, Floats], lengths: Floats, group: tuple[str, ...])
     decay = np.exp(-radius)
     kernel = (1 + radius) * decay
     # dk/dlog l_d = 3 exp(-r) d²/l²; relative to k, because it multiplies whole products.
-    return kernel, 3.0 * decay / kernel
+    return kernel, 3.0 / (1 + radius)

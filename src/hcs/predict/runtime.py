@@ -11,15 +11,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hcs.predict.novelty import KNOWN, LAYOUT, LEVELS, blocks, novelty, probes
-from hcs.predict.process import Process, Settings, learn
+from hcs.predict.exchange import ExchangeTime
+from hcs.predict.novelty import KNOWN, LAYOUT, LEVELS, MEASURED, blocks, novelty, probes
+from hcs.predict.process import Formula, Process, Settings, learn
 from hcs.predict.table import Floats, Index, Mask, Names, Table
+from hcs.predict.threads import single_threaded
 from hcs.predict.trees import Kind, Trees
 
 COVERAGE = 0.90
 _LEARN_ROWS = 350
 _PART_ROWS = 1300  # enough for pairings and models, which is what the parts are for
 _TREE_ROWS = 1200  # rows beyond the process's limit that the trees also learn from
+_REPEATS = 4  # as if the expected difference of repeated runs had been seen so often
 _MIXTURES = (0.0, 0.25, 0.5, 0.75, 1.0)
 # Half each beyond known pairings: leaving out in closed form flatters the first opinion, whose formula stays where all
 # rows put it, so it cannot choose; in refits the mean of the two was steadier than either.
@@ -51,11 +54,13 @@ class Training:
     seed: int = 0
     kind: Kind = "boosted"
     limit: int = 3200
+    repeat: float = 0.01  # how much, in logarithms, the same run differs when done again, before any was
 
 
 class RunTimePredictor:
     """Fitted once off the decision path; ``predict`` only reads."""
 
+    @single_threaded
     def __init__(self, training: Training) -> None:
         """Fit. Rows whose seconds are not finite and positive are left out."""
         good = np.isfinite(training.seconds) & (training.seconds > 0) & np.isfinite(training.rows.batch)
@@ -79,7 +84,9 @@ class RunTimePredictor:
         self.width = dict.fromkeys(LEVELS, 1.0)
         self._trees(rows, target, inside, outside)
         self._calibrate(used, target[inside])
+        self._measured(used, target[inside])
 
+    @single_threaded
     def predict(self, asked: Table) -> Forecast:
         """One forecast per row. Anything not finite is replaced by the training median, wide, and marked."""
         level = novelty(asked, self.measured)
@@ -87,6 +94,9 @@ class RunTimePredictor:
         sane = replace(asked, batch=np.where(absurd, 1.0, asked.batch), cards=np.where(absurd, 1.0, asked.cards))
         mean, spread = self._mixed(sane, level)
         width = np.array([self.width[str(name)] for name in level]) * spread
+        again = np.isin(_cells(sane), self.cells)
+        width = np.where(again, np.minimum(width, self.again), width)
+        level = np.where(again, MEASURED, level)
         broken = absurd | ~(np.isfinite(mean) & np.isfinite(width))
         middle = (self.slowest + self.fastest) / 2
         mean = np.clip(np.where(broken, middle, mean), self.fastest, self.slowest)
@@ -170,6 +180,17 @@ class RunTimePredictor:
             scores = [np.abs(e) / s for e, (_, s) in zip(corrected, direct, strict=True)]
             self.width[level] = _quantile(scores, near)
 
+    def _measured(self, used: Table, target: Floats) -> None:
+        """Interval of what was measured exactly so: as certain as repeating it, and as the mean is near it."""
+        mean, _ = self._mixed(used, novelty(used, self.measured))
+        cells, where, counts = np.unique(_cells(used), return_inverse=True, return_counts=True)
+        middle = np.bincount(where, target) / counts
+        squares = float(np.sum((target - middle[where]) ** 2)) + _REPEATS * self.training.repeat**2
+        again = squares / (len(used) - len(cells) + _REPEATS)
+        # A mean of few is unsure itself; what lies between it and the answer is smoothing, right or wrong.
+        away = float(np.mean((mean - middle[where]) ** 2))
+        self.cells, self.again = cells, 1.645 * float(np.sqrt(again + away))
+
 
 class _Parts:
     """Computation and exchange as two processes whose times add up."""
@@ -177,13 +198,18 @@ class _Parts:
     def __init__(self, table: Table, times: Floats, exchanges: Floats, draw: np.random.Generator) -> None:
         self.kept = _thinned(table, _PART_ROWS, draw)
         rows, seconds, exchange = table.take(self.kept), times[self.kept], exchanges[self.kept]
-        sync = np.where(np.isfinite(exchange), np.clip(exchange, 1e-4 * seconds, 0.98 * seconds), 1e-4 * seconds)
-        self.several = np.flatnonzero(rows.cards > 1)
+        sync = np.where(np.isfinite(exchange), np.clip(exchange, 1e-5 * seconds, 0.98 * seconds), 1e-4 * seconds)
+        several = rows.cards > 1
+        # On one card too, where it was measured: that tells how many gradients the model has.
+        told = several | (np.isfinite(exchange) & (exchange > 0))
+        self.several = np.flatnonzero(told)
         self.compute = _fitted(rows, np.log(seconds - sync), draw)
         self.exchange: Process | None = None
-        if len(self.several) >= 10:
-            self.exchange = _fitted(rows.take(self.several), np.log(sync[self.several]), draw)
+        if several.sum() >= 10:
+            known = rows.take(self.several)
+            self.exchange = _fitted(known, np.log(sync[self.several]), draw, ExchangeTime(known))
         self.log_sync = np.log(sync)
+        self.many = several
         # Where each row of the table is among the rows kept, and where each of those is among those of several cards.
         self.place = np.full(len(table), -1)
         self.place[self.kept] = np.arange(len(self.kept))
@@ -210,9 +236,16 @@ class _Parts:
             if self.exchange is not None and inside.any():
                 [(miss, sd)] = self.exchange.left_out([several[inside]], precision)
                 other[inside], other_spread[inside] = self.log_sync[block][inside] - miss, sd
+            inside = inside & self.many[block]
             total, sd = _added(mean, spread, other, other_spread, inside)
             answers.append((target[self.kept][block] - total, sd))
         return answers, masks
+
+
+def _cells(rows: Table) -> Names:
+    """Everything a row asks, as one name."""
+    batch = np.array([f"{value:g}" for value in rows.batch])
+    return np.char.add(np.char.add(rows.pairing, np.char.add("\x1f", batch)), np.char.add("\x1f", rows.layout))
 
 
 def _thinned(rows: Table, limit: int, draw: np.random.Generator) -> Index:
@@ -228,10 +261,12 @@ def _added(mean: Floats, spread: Floats, other: Floats, other_spread: Floats, bo
     return total, np.sqrt((share * spread) ** 2 + ((1 - share) * other_spread) ** 2)
 
 
-def _fitted(rows: Table, target: Floats, draw: np.random.Generator) -> Process:
+def _fitted(rows: Table, target: Floats, draw: np.random.Generator, formula: Formula | None = None) -> Process:
     some, _ = _split(rows, _LEARN_ROWS, draw)
-    settings = learn(rows.take(some), target[some], steps=30) if len(some) >= 20 else Settings.first()
-    return Process(rows, target, settings)
+    settings = Settings.first()
+    if len(some) >= 20:
+        settings = learn(rows.take(some), target[some], steps=30, formula=formula)
+    return Process(rows, target, settings, formula=formula)
 
 
 def _split(rows: Table, limit: int, draw: np.random.Generator) -> tuple[Index, Index]:

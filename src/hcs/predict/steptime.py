@@ -82,9 +82,9 @@ class Design:
     """Rows ready to be put through the formula at any coefficients."""
 
     def __init__(self, formula: StepTime, rows: Table) -> None:
-        model = _one_hot(rows.model, formula.models)
-        card = _one_hot(rows.card, formula.cards)
-        pairing = (model[:, :, None] * card[:, None, :]).reshape(len(rows), -1)
+        model = one_hot(rows.model, formula.models)
+        card = one_hot(rows.card, formula.cards)
+        pairing = (model[:, :, None] * card[:, None, :]).reshape(len(rows), model.shape[1] * card.shape[1])
         one = np.ones((len(rows), 1))
         shape = np.column_stack(
             [
@@ -94,7 +94,7 @@ class Design:
                 np.log(rows.largest / rows.smallest),
             ]
         )
-        card_shape = (card[:, :, None] * shape[:, None, :]).reshape(len(rows), -1)
+        card_shape = (card[:, :, None] * shape[:, None, :]).reshape(len(rows), card.shape[1] * shape.shape[1])
         reference = np.array([formula.reference.get(str(name), 0.0) for name in rows.model])
         self.ratio = np.divide(rows.batch, reference, out=np.ones(len(rows)), where=reference > 0)
         self.ratio = np.where(rows.batch > 0, self.ratio, 0.0)
@@ -136,7 +136,7 @@ class Design:
         return log_t + coefficients[-1] * self.share, jacobian
 
 
-def _one_hot(names: Names, known: tuple[str, ...]) -> Floats:
+def one_hot(names: Names, known: tuple[str, ...]) -> Floats:
     """One column for each known name and a last one for all others."""
     columns = (names[:, None] == np.array(known, dtype=np.str_)[None, :]).astype(np.float64)
     return np.hstack([columns, 1.0 - columns.sum(axis=1, keepdims=True)])

@@ -36,17 +36,22 @@ LONGEST_PAUSE: Final = 300.0
 
 
 class Standing(msgspec.Struct):
-    """One gang, as it stands. ``members`` are its unfinished pods that ask for compute, ``idle`` those that ask for
-    none and are counted only; ``done`` have succeeded. ``left`` are the members whose Binding is not concluded,
-    ``started`` those whose Binding is written and not seen yet,
-    ``restarting`` those that started without the others and must go again."""
+    """One gang, as it stands.
+
+    ``members`` are its unfinished pods that ask for compute, ``idle`` those that ask for none and are counted only;
+    ``done`` have succeeded; ``tasks`` says of which task of a Volcano Job each is. ``allocations`` are what its plan
+    gives to each, by UID. ``left`` are the members whose Binding is not concluded, ``started`` those whose Binding is
+    written and not seen yet, ``restarting`` those that started without the others and must go again.
+    """
 
     membership: Membership
     members: dict[str, Pod] = {}
     idle: set[str] = set()
     done: set[str] = set()
+    tasks: dict[str, str] = {}
     phase: Phase = "waiting"
     plan: GangPlan | None = None
+    allocations: Mapping[str, Allocation] = {}
     until: float = 0.0
     not_before: float = 0.0
     failures: int = 0
@@ -99,17 +104,48 @@ class Standing(msgspec.Struct):
     def missing(self, group: PodGroup | None) -> int:
         """How many members have yet to come."""
         size = self.size(group)
-        return max(0, size - self.present()) if size else 1
+        if not size:
+            return 1
+        return max(0, size - self.present(), sum(self._short(group, {*self._held(), *self.members}).values()))
 
     def least(self, group: PodGroup | None) -> int:
         """How many of the pending members must be placed now."""
-        held = len(self.running) + len(self.idle) + (len(self.done) if self.running else 0)
-        return max(1, min(len(self.pending), self.size(group) - held))
+        held = self._held()
+        return max(
+            1,
+            min(len(self.pending), self.size(group) - len(held)),
+            sum(self._short(group, held).values()),
+        )
+
+    def in_turn(self, group: PodGroup | None) -> list[Pod]:
+        """The pending members as they are planned: in front those without whom a task would have too few."""
+        short = self._short(group, self._held())
+        first, rest = [], []
+        for pod in self.pending:
+            task = self.tasks.get(pod.metadata.uid, "")
+            if short.get(task, 0) > 0:
+                short[task] -= 1
+                first.append(pod)
+            else:
+                rest.append(pod)
+        return [*first, *rest]
+
+    def _held(self) -> set[str]:
+        """Who counts as started already."""
+        running = {pod.metadata.uid for pod in self.running}
+        return running | self.idle | (self.done if running else set())
+
+    def _short(self, group: PodGroup | None, there: set[str]) -> dict[str, int]:
+        """Task → how many more of it must come to these members."""
+        found = {}
+        for task, least in group.tasks if group is not None else ():
+            found[task] = max(0, least - sum(self.tasks.get(uid, "") == task for uid in there))
+        return found
 
     def forget_plan(self) -> list[str]:
         """Back to waiting; the members whose promises are to be dropped."""
         planned = [member.pod for member in self.plan.members] if self.plan is not None else []
-        self.plan, self.phase, self.dirty = None, "waiting", True
+        self.plan, self.phase, self.dirty, self.allocations = None, "waiting", True, {}
         self.arrived, self.left, self.bound, self.failed = set(), set(), set(), set()
         return planned
 
@@ -162,6 +198,7 @@ class GangBook:
         if membership is None:
             return before
         gang = self._gangs.setdefault(membership.key, Standing(membership))
+        gang.tasks[uid] = pod.annotations.get(names.VOLCANO_TASK, "")
         if membership.size > gang.membership.size:
             gang.membership = membership
         gone = kind == "DELETED" or pod.finished or bool(pod.metadata.deletionTimestamp)
@@ -218,52 +255,15 @@ class GangBook:
         gang.avoided = {key: until for key, until in gang.avoided.items() if key[0] != uid}
         if not keep:
             gang.done.discard(uid)
+            gang.tasks.pop(uid, None)
         gang.dirty = True
         if not gang.members and not gang.idle and not gang.done and gang.plan is None:
             self._gangs.pop(gang.key, None)
 
 
-def overflowing(
-    plan: GangPlan, needs: Mapping[str, tuple[int, int]], rooms: Mapping[str, tuple[int, int, int]]
-) -> list[tuple[str, str]]:
-    """Members, with their node, for which a plan's node has too little CPU, memory or pod slots together.
-
-    Args:
-        plan: the plan.
-        needs: pod UID → thousandths of a CPU and bytes.
-        rooms: node → the same, and pod slots, as far as they are known.
-    """
-    left = {node: list(room) for node, room in rooms.items()}
-    over = []
-    for member in plan.members:
-        room = left.get(member.placement.node)
-        if room is None:
-            continue
-        cpu, memory = needs[member.pod]
-        if room[0] < cpu or room[1] < memory or room[2] < 1:
-            over.append((member.pod, member.placement.node))
-        else:
-            room[0], room[1], room[2] = room[0] - cpu, room[1] - memory, room[2] - 1
-    return over
-
-
 def is_held(pod: Pod) -> bool:
     """Whether our gate for gangs holds the pod."""
     return any(gate.name == names.GANG_GATE for gate in pod.spec.schedulingGates or ())
-
-
-def planned(plan: GangPlan | None, uid: str) -> Allocation | None:
-    """What a plan gives to one pod."""
-    place = plan.member(uid) if plan is not None else None
-    return place.allocation(uid) if place is not None else None
-
-
-def have(gang: Standing, group: PodGroup | None) -> str:
-    """How complete a gang is, in words that change only with its members."""
-    size = gang.size(group)
-    if not size:
-        return f"gang {gang.membership.name}: its PodGroup is not there; create it, or mend the pod's label"
-    return f"gang {gang.membership.name}: {min(gang.present(), size)} of {size} members are there"
 
 
 def _membership(pod: Pod) -> Membership | None:

@@ -82,6 +82,11 @@ class Reservations:
         if held is not None:
             self._held[uid] = msgspec.structs.replace(held, until=now)
 
+    def committed_since(self, uid: str) -> float | None:
+        """When a pod's devices were committed; None where they are not."""
+        held = self._held.get(uid)
+        return held.until - self.seconds if held is not None and held.committed else None
+
     def drop(self, uid: str) -> bool:
         """Free what a pod held; tells whether that was anything."""
         dropped = self._held.pop(uid, None) is not None

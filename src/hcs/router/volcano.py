@@ -8,13 +8,15 @@ them*, which the API server merges into the pod.
 So ``allocate`` reserves the devices and writes the allocation on the pod before it is bound. There it has no effect
 until Volcano's Binding names the same node, which makes bind and record one again: either both hold or neither. An
 allocation that Volcano's session already saw would come back with its Binding and could overwrite a newer one; the
-admission policy forbids that, and ``predicate`` and ``allocate`` refuse such a task and take the old record off first.
-Volcano's gangs are Volcano's: ours are not led by it.
+admission policy forbids that, and ``predicate`` and ``allocate`` refuse such a task and have the old record taken off
+first. ``predicate`` lets a few seconds go by before that, in which a Binding of the session that made the record may
+still arrive. Volcano's gangs are Volcano's: ours are not led by it.
 
 Field names are Go's where Volcano's types have no tags. Any case is read.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 import httpx2
@@ -40,6 +42,8 @@ UNSCHEDULABLE: Final = 2
 """Volcano's status code for "not now"; nothing but 0 lets a task pass."""
 BEST: Final = 1000.0
 """The score of the one node we would choose; Volcano adds the scores of all plug-ins, each some hundreds at most."""
+ON_ITS_WAY_SECONDS: Final = 5.0
+"""How long after a record was made its Binding may still arrive."""
 RECORDED: Final = (names.ALLOCATION, names.ROUTE_REASON, names.RESUME)
 
 
@@ -53,9 +57,14 @@ class Task(msgspec.Struct, frozen=True):
 class VolcanoVerbs:
     """The verbs, on the router's desk."""
 
-    def __init__(self, desk: Desk) -> None:
-        """Prepare."""
-        self._desk = desk
+    def __init__(self, desk: Desk, stir: Callable[[], None]) -> None:
+        """Prepare.
+
+        Args:
+            desk: the router.
+            stir: has what is doubtful looked into soon.
+        """
+        self._desk, self._stir = desk, stir
 
     def predicate(self, body: bytes) -> dict[str, Any]:
         """May this task go to this node?
@@ -66,6 +75,7 @@ class VolcanoVerbs:
         fields = _fields(body)
         task, node = _task(fields), _node_name(fields.get("node"))
         if stale := _recorded(task.pod):
+            self._doubt(task.pod.metadata.uid)
             return {"status": stale, "code": UNSCHEDULABLE}
         decision = self._desk.decide(task.pod, [node])
         if isinstance(decision, Refused):
@@ -122,6 +132,14 @@ class VolcanoVerbs:
         """
         await self._give_back(_unbound(_task(_fields(body)).pod))
         return {"errorMessage": ""}
+
+    def _doubt(self, uid: str) -> None:
+        """Volcano would not ask about a task whose Binding it has sent: nobody will bind what the pod carries."""
+        now, held = self._desk.now(), self._desk.reservations
+        since = held.committed_since(uid)
+        if since is not None and since + ON_ITS_WAY_SECONDS <= now:
+            held.doubt(uid, now)
+            self._stir()
 
     async def _record(self, pod: Pod, decision: Chosen) -> None:
         note = note_for(pod, self._desk.view.inventories)

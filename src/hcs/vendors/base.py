@@ -8,12 +8,15 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
 from hcs.health.faults import Fault
 from hcs.inject.injection import NodeFiles
+from hcs.inject.instances import Instance
+from hcs.model.allocations import Grant
 from hcs.model.devices import Device
 
 LIMIT_SECONDS: Final = 5.0
@@ -77,6 +80,44 @@ class Vendor(Protocol):
 
     def driver_versions(self) -> dict[str, str]:
         """Component and version, like ``{"nvidia": "550.54.15"}``; empty where unknown."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """For whom a part of a card is wanted.
+
+    ``folder`` holds the container's files on the host, in a folder named by the pod's UID; it lasts as long as the pod.
+    ``live`` tells the UIDs of the pods whose containers may run now or soon: what others hold is nobody's.
+    """
+
+    pod: str
+    container: str
+    folder: Path
+    live: Callable[[], frozenset[str]]
+
+
+@runtime_checkable
+class Partitioner(Protocol):
+    """A vendor that can hold a container to a part of a card. Methods may block and may raise :class:`VendorError`."""
+
+    def divisible(self, device: Device) -> bool:
+        """Whether a part of the card can be had that holds memory and compute, as the last probe found. Cheap."""
+
+    def instance(self, wanted: Wanted, device: Device, grant: Grant) -> Instance | None:
+        """What a container needs for its part of the card: the same each time it is asked, from the moment it is told
+        until the pod is gone. None where nothing can be held.
+
+        Raises:
+            RefusedError: there is no room for it, though there should be.
+            VendorError: the driver cannot answer, or fails.
+            OSError: it cannot be written down.
+        """
+
+    def keep(self, live: Callable[[], frozenset[str]]) -> None:
+        """Take back what pods other than those that ``live`` tells still have; nothing is taken back twice.
+
+        Raises:
+            VendorError: the driver fails; what is left is taken back the next time.
+        """
 
 
 class Asker(Protocol):

@@ -21,6 +21,19 @@ struct prop {
     void *meta;
     unsigned char flags[8];
 };
+struct alloc_node {
+    int alloc_type, handle_types, location_type, location_id;
+    void *attributes;
+    size_t most;
+    unsigned char reserved[56];
+    const void *access;
+    size_t access_count, bytes;
+    void *pointer;
+};
+struct any_node {
+    int type, reserved[3];
+    struct alloc_node alloc;
+};
 #define FUNCTIONS                                                                                                      \
     F(hipInit, (unsigned))                                                                                             \
     F(hipSetDevice, (int))                                                                                             \
@@ -45,6 +58,19 @@ struct prop {
     F(hipDeviceSynchronize, (void))                                                                                    \
     F(hipDeviceReset, (void))                                                                                          \
     F(hipHostMalloc, (void **, size_t, unsigned))                                                                      \
+    F(hipStreamCreate, (void **))                                                                                      \
+    F(hipStreamBeginCapture, (void *, int))                                                                            \
+    F(hipStreamEndCapture, (void *, void **))                                                                          \
+    F(hipGraphCreate, (void **, unsigned))                                                                             \
+    F(hipGraphAddMemAllocNode, (void **, void *, const void *, size_t, struct alloc_node *))                           \
+    F(hipGraphAddNode, (void **, void *, const void *, size_t, struct any_node *))                                     \
+    F(hipGraphInstantiate, (void **, void *, void **, char *, size_t))                                                 \
+    F(hipGraphInstantiateWithFlags, (void **, void *, unsigned long long))                                             \
+    F(hipGraphUpload, (void *, void *))                                                                                \
+    F(hipGraphLaunch, (void *, void *))                                                                                \
+    F(hipGraphLaunch_spt, (void *, void *))                                                                            \
+    F(hipGraphExecDestroy, (void *))                                                                                   \
+    F(hipDeviceGraphMemTrim, (int))                                                                                    \
     F(hipMemGetInfo, (size_t *, size_t *))                                                                             \
     F(hipDeviceTotalMem, (size_t *, int))
 #define WAYS "alloc", "flags", "managed", "async", "host"
@@ -81,6 +107,55 @@ static int release(address where)
 static int information(size_t *free_bytes, size_t *total)
 {
     return p_hipMemGetInfo(free_bytes, total);
+}
+
+static void *executables[64];
+static int executable_count;
+
+static int make_executable(void *graph, bool plainly)
+{
+    void **made = &executables[executable_count];
+    int code = plainly ? p_hipGraphInstantiate(made, graph, NULL, NULL, 0) : p_hipGraphInstantiateWithFlags(made, graph, 0);
+    executable_count += code == 0;
+    return code;
+}
+
+static int add_node(void *graph, unsigned long long bytes, bool generic)
+{
+    void *added;
+    struct any_node any = {.type = 10, .alloc = {.alloc_type = 1, .location_type = 1, .bytes = bytes}};
+    return generic ? p_hipGraphAddNode(&added, graph, NULL, 0, &any)
+                   : p_hipGraphAddMemAllocNode(&added, graph, NULL, 0, &any.alloc);
+}
+
+static bool graphs(const char *command, unsigned long long first)
+{
+    void *graph = NULL, *stream = NULL, *pointer;
+    if (strcmp(command, "graph") == 0 || strcmp(command, "graphnode") == 0) {
+        int code = p_hipGraphCreate(&graph, 0);
+        code = code != 0 ? code : add_node(graph, first, command[5] != '\0');
+        printf("%d\n", code != 0 ? code : make_executable(graph, command[5] != '\0'));
+    } else if (strcmp(command, "capture") == 0) {
+        int code = p_hipStreamCreate(&stream);
+        code = code != 0 ? code : p_hipStreamBeginCapture(stream, 0);
+        code = code != 0 ? code : p_hipMallocAsync(&pointer, first, stream);
+        int ended = p_hipStreamEndCapture(stream, &graph);
+        code = code != 0 ? code : ended;
+        printf("%d\n", code != 0 ? code : make_executable(graph, false));
+    } else if (strcmp(command, "upload") == 0) {
+        printf("%d\n", p_hipGraphUpload(executables[first], NULL));
+    } else if (strcmp(command, "launch") == 0) {
+        printf("%d\n", p_hipGraphLaunch(executables[first], NULL));
+    } else if (strcmp(command, "launchspt") == 0) {
+        printf("%d\n", p_hipGraphLaunch_spt(executables[first], NULL));
+    } else if (strcmp(command, "destroygraph") == 0) {
+        printf("%d\n", p_hipGraphExecDestroy(executables[first]));
+    } else if (strcmp(command, "graphtrim") == 0) {
+        printf("%d\n", p_hipDeviceGraphMemTrim((int)first));
+    } else {
+        return false;
+    }
+    return true;
 }
 
 static bool special(const char *command, const char *arguments)
@@ -138,7 +213,7 @@ static bool special(const char *command, const char *arguments)
     } else if (strcmp(command, "unmap") == 0) {
         printf("%d\n", p_hipMemUnmap((void *)(uintptr_t)held[first], 2 << 20));
     } else {
-        return false;
+        return graphs(command, first);
     }
     return true;
 }

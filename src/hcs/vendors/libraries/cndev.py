@@ -36,7 +36,7 @@ class CndevSource:
 
     def __init__(self, library: Any) -> None:
         """Take over an initialised library."""
-        self._library = library
+        self.library = library
 
     @classmethod
     def find(cls, *names: str) -> "CndevSource | None":
@@ -61,28 +61,28 @@ class CndevSource:
     def driver(self) -> str | None:
         """The driver's version, as the first device says."""
         versions = _Versions(version=_VERSION)
-        if call(self._library, "cndevGetVersionInfo", ctypes.byref(versions), 0) != _OK:
+        if call(self.library, "cndevGetVersionInfo", ctypes.byref(versions), 0) != _OK:
             return None
         return f"{versions.major}.{versions.minor}.{versions.build}"
 
     def _count(self) -> int:
         count = _Count(version=_VERSION)
-        if call(self._library, "cndevGetDeviceCount", ctypes.byref(count)) != _OK:
+        if call(self.library, "cndevGetDeviceCount", ctypes.byref(count)) != _OK:
             raise VendorError("CNDEV: cndevGetDeviceCount failed")
         return int(count.number)
 
     def _device(self, index: int) -> Reading:
         handle = ctypes.c_int()
-        if call(self._library, "cndevGetDeviceHandleByIndex", index, ctypes.byref(handle)) != _OK:
+        if call(self.library, "cndevGetDeviceHandleByIndex", index, ctypes.byref(handle)) != _OK:
             return reading("cambricon", {"index": index})
         uuid = _Uuid(version=_VERSION)
-        known = call(self._library, "cndevGetUUID", ctypes.byref(uuid), handle) == _OK
+        known = call(self.library, "cndevGetUUID", ctypes.byref(uuid), handle) == _OK
         identifier = bytes(uuid.uuid).split(b"\0", 1)[0].decode("ascii", "replace") if known else None
         return reading("cambricon", {"index": index, "name": self._name(handle), "uuid": identifier or None})
 
     def _name(self, handle: ctypes.c_int) -> str | None:
         try:
-            function = self._library.cndevGetCardNameStringByDevId
+            function = self.library.cndevGetCardNameStringByDevId
         except AttributeError:
             return None
         function.restype = ctypes.c_char_p

@@ -1,0 +1,1 @@
+"""The controller of many clusters: collect, predict, decide, dispatch, watch, learn."""

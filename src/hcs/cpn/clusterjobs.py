@@ -1,0 +1,143 @@
+"""What the controller does to Jobs on one cluster: create, release, delete, read. Each is one request with one meaning.
+
+A request whose answer is lost may have been carried out, or may still be. Every one here can therefore be sent again:
+names are never used twice, so a creation that meets an object of ours has succeeded before; a release names the UID;
+deleting what is gone is no error. What the answer means is a value or one of three errors, so callers never look at
+status codes.
+"""
+
+from typing import Any, Final
+
+import httpx2
+from lightkube import ApiError, AsyncClient
+from lightkube.core.exceptions import LoadResourceError
+from lightkube.types import CascadeType, PatchType
+
+from hcs.kube import manifests, resources
+from hcs.wide.entries import LABEL_ENTRY, LABEL_QUEUE
+
+AGAIN: Final = frozenset((408, 425, 429, 500, 502, 503, 504))
+"""Answers that say nothing about the request itself."""
+
+
+class UnansweredError(Exception):
+    """No answer, or one that says to come again: whether it was carried out is not known."""
+
+
+class RejectedError(Exception):
+    """The cluster will not have it as it is; ``reason`` is the API's."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class ForeignError(Exception):
+    """There is an object of that name which is not ours."""
+
+
+class ClusterJobs:
+    """Jobs of one queue on one cluster."""
+
+    def __init__(self, client: AsyncClient, queue: str) -> None:
+        self._client, self._queue = client, queue
+
+    async def create(self, manifest: dict[str, Any]) -> resources.Job:
+        """Create a Job, or find the one that an earlier attempt created.
+
+        Raises:
+            UnansweredError: try again.
+            RejectedError: the cluster refuses it.
+            ForeignError: the name is somebody else's.
+        """
+        metadata = manifest["metadata"]
+        try:
+            await manifests.create(self._client, manifest)
+        except ApiError as error:
+            if error.status.code != 409 or "AlreadyExists" not in (error.status.reason or "AlreadyExists"):
+                raise _meaning(error) from error
+        except (httpx2.HTTPError, LoadResourceError, OSError) as error:
+            raise UnansweredError(f"no answer: {error!r}") from error
+        job = await self.get(metadata["name"], metadata["namespace"])
+        if job is None:
+            raise UnansweredError("it was created and is gone again")
+        labels = job.metadata.labels or {}
+        if (labels.get(LABEL_QUEUE), labels.get(LABEL_ENTRY)) != (self._queue, metadata["labels"][LABEL_ENTRY]):
+            raise ForeignError(
+                f"there is a Job {metadata['name']} in {metadata['namespace']} that this queue never made"
+            )
+        return job
+
+    async def release(self, name: str, namespace: str, uid: str) -> bool:
+        """Let a Job run; False when that Job (this UID) is gone.
+
+        Raises:
+            UnansweredError: try again.
+            RejectedError: the cluster refuses it.
+        """
+        body = {"metadata": {"uid": uid}, "spec": {"suspend": False}}
+        try:
+            await self._client.patch(resources.Job, name, body, namespace=namespace, patch_type=PatchType.MERGE)
+        except ApiError as error:
+            if error.status.code == 404:
+                return False
+            if error.status.code == 409:
+                found = await self.get(name, namespace)
+                if found is None or found.metadata.uid != uid:
+                    return False
+                raise UnansweredError("somebody else changed the Job meanwhile") from error
+            raise _meaning(error) from error
+        except (httpx2.HTTPError, LoadResourceError, OSError) as error:
+            raise UnansweredError(f"no answer: {error!r}") from error
+        return True
+
+    async def delete(self, name: str, namespace: str) -> None:
+        """Ask for the end of a Job and its pods; the Job stays visible until its pods are gone.
+
+        Raises:
+            UnansweredError: try again.
+            RejectedError: the cluster refuses it.
+        """
+        try:
+            await self._client.delete(resources.Job, name, namespace=namespace, cascade=CascadeType.FOREGROUND)
+        except ApiError as error:
+            if error.status.code not in (404, 409):
+                raise _meaning(error) from error
+        except (httpx2.HTTPError, LoadResourceError, OSError) as error:
+            raise UnansweredError(f"no answer: {error!r}") from error
+
+    async def get(self, name: str, namespace: str) -> resources.Job | None:
+        """The Job as the cluster holds it now; None when there is none.
+
+        Raises:
+            UnansweredError: the cluster did not say.
+            RejectedError: we may not look.
+        """
+        try:
+            found: resources.Job = await self._client.get(resources.Job, name, namespace=namespace)
+        except ApiError as error:
+            if error.status.code == 404:
+                return None
+            raise _meaning(error) from error
+        except (httpx2.HTTPError, LoadResourceError, OSError) as error:
+            raise UnansweredError(f"no answer: {error!r}") from error
+        return found
+
+    async def log(self, pod: str, namespace: str, container: str | None, lines: int, most: int) -> str:
+        """The end of a container's log: so many lines, cut to so many bytes; empty where it cannot be had."""
+        try:
+            kept = [
+                line async for line in self._client.log(pod, namespace=namespace, container=container, tail_lines=lines)
+            ]
+        except (ApiError, httpx2.HTTPError, LoadResourceError, OSError):
+            return ""
+        return "".join(kept).encode()[-most:].decode(errors="replace")
+
+
+def _meaning(error: ApiError) -> UnansweredError | RejectedError:
+    code, status = error.status.code, error.status
+    if code is None or code in AGAIN:
+        return UnansweredError(f"the server says {code} {status.reason or ''}".strip())
+    if code == 401:
+        return UnansweredError("the server does not know who we are (401); look at the cluster's credentials")
+    return RejectedError(status.reason or f"Status{code}", status.message or str(error))

@@ -1,0 +1,341 @@
+"""One live cluster: its API and its metrics, put together as a view that can be read at any moment.
+
+The two halves fail apart from each other: without metrics there are still cards, and a cluster whose API is cut off is
+shown as it was, marked unreachable. Reading a view takes no time and waits for nobody. Whoever wants to know of changes
+is told at most twenty times a second, and only when something is different that a decision could depend on.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+from lightkube import AsyncClient
+
+from hcs.cpn.collect.cards import CardReading
+from hcs.cpn.collect.connection import Site, connect_site
+from hcs.cpn.collect.figures import Bounds, Figures
+from hcs.cpn.collect.inventory import Inventory, Machine
+from hcs.cpn.collect.joining import Joined, aged, join
+from hcs.cpn.collect.kubernetes import CredentialsError, ForeignJob, KubernetesState
+from hcs.cpn.collect.metrics import MetricsState, prometheus_of
+from hcs.cpn.collect.prometheus import Address, Prometheus
+from hcs.cpn.collect.sources import Source, load_sources
+from hcs.cpn.views import ClusterView, Reading
+from hcs.kube.connection import ApiUnreachableError
+from hcs.model.refusals import RefusedError
+from hcs.wide.jobs import Milliseconds
+
+log = logging.getLogger(__name__)
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """How often things are asked, in seconds.
+
+    ``beat``: between heartbeats of the API; ``deadline``: how long one, or a query for metrics, may take.
+    ``reconnect``: until a kubeconfig that did not work is read again. ``settle``: how long changes are gathered before
+    anybody is told. ``metrics``: how often metrics are asked for, and how old they may be.
+    """
+
+    beat: float = 5.0
+    deadline: float = 5.0
+    reconnect: float = 10.0
+    settle: float = 0.05
+    metrics: Bounds = Bounds()
+
+
+def wall_clock() -> Milliseconds:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class LiveCluster:
+    """A cluster that is being watched; satisfies :class:`hcs.cpn.views.Cluster`."""
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        queue: str | None = None,
+        on_change: Callable[[str], None] = lambda name: None,
+        connect: Callable[[Site], AsyncClient] = connect_site,
+        sources: Sequence[Source] | None = None,
+        prometheus: Callable[[Address, float], Callable[[], Prometheus]] = prometheus_of,
+        timing: Timing | None = None,
+        now: Callable[[], Milliseconds] = wall_clock,
+        pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+    ) -> None:
+        """Prepare; nothing is asked before :meth:`run`.
+
+        Args:
+            site: how to reach it.
+            queue: the id of our queue, see :data:`hcs.wide.entries.LABEL_QUEUE`; None: Jobs of any queue are ours.
+            on_change: called with the name after a change; must not block.
+            connect: makes a client of the API.
+            sources: the tables of exporters; None takes those of the package.
+            prometheus: makes makers of clients of a Prometheus.
+            timing: how often things are asked.
+            now: the wall clock.
+            pause: how to wait.
+        """
+        self.site, self._queue, self._on_change, self._connect = site, queue, on_change, connect
+        self._timing, self._now, self._pause = timing or Timing(), now, pause
+        self._client: AsyncClient | None = None
+        self._state: KubernetesState | None = None
+        self._stock: Inventory | None = None
+        self._shown, self._machines = _EMPTY, dict[str, Machine]()
+        self._sources = tuple(load_sources() if sources is None else sources)
+        self._metrics = self._make_metrics(prometheus) if site.prometheus else None
+        self._joined: tuple[Figures, Inventory, Joined] | None = None
+        self._sick: dict[tuple[str, str], int] = {}
+        self.rounds: Counter[str] = Counter()
+        """Rounds of metrics by the reason of their failure; those that succeeded under the empty text."""
+        self.round_seconds = 0.0
+        """Seconds all of them took together."""
+        self._seen: Milliseconds = 0
+        self._failure = "it has not been asked yet"
+        self._told: ClusterView | None = None
+        self._reported: dict[str, None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._cost = 0.0
+
+    @property
+    def name(self) -> str:
+        """Its name in the list of clusters."""
+        return self.site.name
+
+    @property
+    def client(self) -> AsyncClient:
+        """The connection in use.
+
+        Raises:
+            ApiUnreachableError: there is none, for the kubeconfig is not usable.
+        """
+        if self._client is None:
+            raise ApiUnreachableError(self._failure)
+        return self._client
+
+    @property
+    def foreign(self) -> tuple[ForeignJob, ...]:
+        """Jobs of others that still run."""
+        return self._state.foreign if self._state is not None else ()
+
+    @property
+    def cards(self) -> tuple[CardReading, ...]:
+        """What exporters last said of single cards, one reading each; their ages are those at that moment."""
+        return self._join().cards
+
+    def view(self) -> ClusterView:
+        """What is known now; from memory, never waits."""
+        state = self._state
+        failure = self._failure if state is None else state.failure
+        if failure is None and state is not None and not state.settled:
+            failure = "its cards and pods are being listed"
+        joined = self._join()
+        metrics, stale = self._metrics, round(self._timing.metrics.stale * 1000)
+        passed = max(0, self._now() - metrics.asked) if metrics is not None and metrics.asked is not None else 0
+        nothing: tuple[None, None] = (None, None)
+        return ClusterView(
+            name=self.name,
+            reachable=failure is None,
+            pools=tuple(
+                msgspec.structs.replace(
+                    pool,
+                    busy=aged(joined.pools.get(pool.kind, nothing)[0], passed, stale),
+                    used=aged(joined.pools.get(pool.kind, nothing)[1], passed, stale),
+                )
+                for pool in self._shown.pools
+            ),
+            cpu_busy=aged(joined.busy, passed, stale),
+            host_free=aged(joined.free, passed, stale),
+            foreign_jobs=len(self.foreign),
+            missing=(*self._gaps(), *joined.missing),
+            seen=self._seen,
+            message="" if failure is None else f"cluster {self.name} cannot be used: {failure}",
+            doubts=(*self._nameless(), *joined.doubts),
+        )
+
+    async def run(self) -> None:
+        """Watch it until cancelled; closes its connections then."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._follow())
+                if self._metrics is not None:
+                    group.create_task(self._metrics.run())
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                client = self._connect(self.site)
+            except RefusedError as error:
+                self._fail(error.refusals[0].message)
+            else:
+                await self._session(client)
+            await self._pause(self._timing.reconnect)
+
+    async def _session(self, client: AsyncClient) -> None:
+        """One connection, until it is of no use any more."""
+        self._client = client
+        self._state = KubernetesState(
+            client,
+            namespace=self.site.namespace,
+            queue=self._queue,
+            changed=self._changed,
+            beat=self._timing.beat,
+            deadline=self._timing.deadline,
+            pause=self._pause,
+        )
+        try:
+            await self._state.run(self._saw)
+        except CredentialsError as error:
+            self._fail(str(error))
+        finally:
+            self._state, self._client = None, None
+            with contextlib.suppress(Exception):
+                await client.close()
+
+    def _saw(self) -> None:
+        self._seen = self._now()
+
+    def _fail(self, failure: str) -> None:
+        self._failure = failure
+        self._changed()
+
+    def _make_metrics(self, make: Callable[[Address, float], Callable[[], Prometheus]]) -> MetricsState:
+        site = self.site
+        address = Address(
+            site.prometheus, site.prometheus_token_file, site.prometheus_ca_file, dict(site.prometheus_labels)
+        )
+
+        def noted(reason: str, seconds: float) -> None:
+            self.rounds[reason] += 1
+            self.round_seconds += seconds
+
+        return MetricsState(
+            make(address, self._timing.deadline),
+            self._sources,
+            bounds=self._timing.metrics,
+            now=self._now,
+            changed=self._wake,
+            noted=noted,
+            pause=self._pause,
+        )
+
+    def _join(self) -> Joined:
+        """Figures put to cards; computed anew only when one of both is new."""
+        state, metrics = self._state, self._metrics
+        settled = state is not None and state.settled
+        if settled:
+            assert state is not None
+            if self._stock is None:
+                self._stock = state.stock(lambda node, vendor: self._sick.get((node, vendor), 0))
+            self._shown, self._machines = self._stock, dict(state.machines)
+        figures = _NOTHING if metrics is None else metrics.figures
+        if self._joined is None or self._joined[0] is not figures or not _alike(self._joined[1], self._shown):
+            known = self._shown is not _EMPTY and metrics is not None and metrics.asked is not None
+            joined = join(figures, self._shown, self._machines, self._sources, settled=known)
+            self._joined = figures, self._shown, joined
+            if joined.sick != self._sick:
+                self._sick, self._stock = joined.sick, None
+                return self._join()
+        return self._joined[2]
+
+    def _gaps(self) -> tuple[str, ...]:
+        """What is not known at all, and why."""
+        gaps = self._state.gaps if self._state is not None else ()
+        metrics = self._metrics
+        if metrics is None:
+            return (*gaps, "it has no Prometheus address, so use of cards and hosts is not known")
+        if metrics.failure:
+            return (*gaps, metrics.failure)
+        return gaps if metrics.asked is not None else (*gaps, "its Prometheus has not answered yet")
+
+    def _nameless(self) -> tuple[str, ...]:
+        nodes = self._shown.unlabelled
+        if not nodes:
+            return ()
+        shown = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
+        verb = "announces" if len(nodes) == 1 else "announce"
+        return (f"{shown} {verb} cards without a label that says which; they are named by their resource",)
+
+    def _changed(self) -> None:
+        self._stock = None
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._timer is None:
+            wait = max(self._timing.settle, min(_LONGEST, _SHARE * self._cost))
+            self._timer = asyncio.get_running_loop().call_later(wait, self._tell)
+
+    def _tell(self) -> None:
+        self._timer, clock = None, time.perf_counter()
+        view = self.view()
+        self._cost = time.perf_counter() - clock
+        self._report(view)
+        plain = _without_ages(view)
+        if plain == self._told:
+            return
+        before, self._told = self._told, plain
+        if view.reachable != (before is not None and before.reachable):
+            log.log(
+                logging.INFO if view.reachable else logging.WARNING,
+                "cluster %s: cluster=%s message=%s",
+                "reachable" if view.reachable else "unreachable",
+                self.name,
+                view.message,
+            )
+        self._on_change(self.name)
+
+    def _report(self, view: ClusterView) -> None:
+        """Say once what is missing, and once that it is back; the first time also that nothing is."""
+        if not view.reachable or (
+            self._metrics is not None and self._metrics.asked is None and not self._metrics.failure
+        ):
+            return
+        now = dict.fromkeys((*view.missing, *view.doubts))
+        if self._reported is None and not now:
+            log.info("metrics complete: cluster=%s", self.name)
+        before = self._reported or {}
+        for sentence in now:
+            if sentence not in before:
+                log.warning("metrics missing: cluster=%s what=%s", self.name, sentence)
+        for sentence in before:
+            if sentence not in now:
+                log.info("metrics back: cluster=%s what=%s", self.name, sentence)
+        self._reported = now
+
+
+_LONGEST: Final = 0.5
+"""Seconds that changes may be gathered on the largest clusters, so that decisions follow within one."""
+_SHARE: Final = 5.0
+"""Looking at what changed takes at most one part in so many of the time."""
+_EMPTY: Final = Inventory()
+_NOTHING: Final = Figures()
+
+
+def _alike(one: Inventory, other: Inventory) -> bool:
+    """Whether figures are put to both in the same way, whoever holds the cards."""
+    return one is other or (one.cards is other.cards and one.by_node == other.by_node)
+
+
+def _without_ages(view: ClusterView) -> ClusterView:
+    """What two views have in common when nothing happened between them but time."""
+
+    def plain(reading: Reading | None) -> Reading | None:
+        return None if reading is None else Reading(reading.value)
+
+    return msgspec.structs.replace(
+        view,
+        pools=tuple(msgspec.structs.replace(pool, busy=plain(pool.busy), used=plain(pool.used)) for pool in view.pools),
+        cpu_busy=plain(view.cpu_busy),
+        host_free=plain(view.host_free),
+        seen=0,
+    )

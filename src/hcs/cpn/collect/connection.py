@@ -1,0 +1,130 @@
+"""A client for one cluster's API, from what its entry in the list of clusters says.
+
+A cluster that cannot be connected to is no reason to stop: what is wrong with its kubeconfig becomes a sentence, and
+the file is read again later, for people mend it while we run. Nothing is ever started as a program, except what a
+kubeconfig itself names as its way to log in.
+"""
+
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import httpx2
+import msgspec
+import yaml
+from lightkube import AsyncClient, ConfigError, KubeConfig
+from lightkube.config.kubeconfig import SingleConfig
+
+from hcs.model.refusals import Refusal, RefusedError
+
+MAX_KUBECONFIG: Final = 1 << 20
+"""Bytes of a kubeconfig; one with embedded certificates has some ten thousand."""
+
+
+class Site(Protocol):
+    """What must be known of a cluster to collect from it; the store's ``ClusterConfig`` is one.
+
+    ``kubeconfig`` is a path and ``kubeconfig_text`` the file itself; with neither, the usual places are looked at.
+    ``context`` empty is the current one. ``server`` overrides the address of the API, ``prometheus`` is the base URL of
+    its Prometheus; see :class:`~hcs.cpn.collect.prometheus.Address` for the rest of it. ``namespace`` is where our Jobs
+    go.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kubeconfig(self) -> str: ...
+    @property
+    def kubeconfig_text(self) -> str: ...
+    @property
+    def context(self) -> str: ...
+    @property
+    def server(self) -> str: ...
+    @property
+    def prometheus(self) -> str: ...
+    @property
+    def prometheus_token_file(self) -> str: ...
+    @property
+    def prometheus_ca_file(self) -> str: ...
+    @property
+    def prometheus_labels(self) -> dict[str, str]: ...
+    @property
+    def namespace(self) -> str: ...
+
+
+def same_site(one: Site, other: Site) -> bool:
+    """Whether both are reached in the same way; what else their entries say does not matter here."""
+    return all(
+        getattr(one, field) == getattr(other, field)
+        for field in (
+            "name",
+            "kubeconfig",
+            "kubeconfig_text",
+            "context",
+            "server",
+            "prometheus",
+            "prometheus_token_file",
+            "prometheus_ca_file",
+            "prometheus_labels",
+            "namespace",
+        )
+    )
+
+
+def connect_site(site: Site, *, timeout: float = 10.0) -> AsyncClient:
+    """Make a client; nothing is sent yet.
+
+    Args:
+        site: the cluster.
+        timeout: seconds for each request except watches.
+
+    Raises:
+        RefusedError: ``BadKubeconfig``, with what is wrong and where.
+    """
+    try:
+        config = _configuration(site).get(site.context or None)
+        if config is None:
+            raise ConfigError("no context is chosen")
+        if site.server:
+            config = config._replace(cluster=msgspec.structs.replace(config.cluster, server=site.server))
+        if config.user is None:
+            raise ConfigError(f"context {config.context_name!r} names no user")
+        return _client(config, timeout)
+    except RefusedError:
+        raise
+    except (ConfigError, OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
+        what = f"it lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+        raise _refused(site, what) from error
+
+
+def _configuration(site: Site) -> KubeConfig:
+    if site.kubeconfig_text:
+        return _read(site.kubeconfig_text, None)
+    if site.kubeconfig:
+        path = Path(site.kubeconfig).expanduser()
+        with path.open("rb") as file:
+            content = file.read(MAX_KUBECONFIG + 1)
+        if len(content) > MAX_KUBECONFIG:
+            raise ConfigError(f"it is larger than {MAX_KUBECONFIG} bytes")
+        return _read(content.decode(), path)
+    return KubeConfig.from_env()
+
+
+def _read(text: str, path: Path | None) -> KubeConfig:
+    content: Any = yaml.safe_load(text)
+    if not isinstance(content, dict):
+        raise ConfigError("it is no mapping with clusters, contexts and users")
+    return KubeConfig.from_dict(content, fname=path)
+
+
+def _client(config: SingleConfig, timeout: float) -> AsyncClient:
+    return AsyncClient(config=config, timeout=httpx2.Timeout(timeout), trust_env=False, field_manager="hcs")
+
+
+def _refused(site: Site, what: str) -> RefusedError:
+    if site.kubeconfig_text:
+        where = "the kubeconfig given for it"
+    else:
+        where = f"kubeconfig {site.kubeconfig}" if site.kubeconfig else "the kubeconfig of the usual places"
+    return RefusedError(
+        Refusal("BadKubeconfig", f"cluster {site.name} cannot be connected to, {where} is not usable: {what[:300]}")
+    )

@@ -1,0 +1,569 @@
+"""The controller: one loop that decides, steps that carry out, and a broom for what nobody claims.
+
+It decides when something happened (a job came, a job ended, a cluster changed), not when a minute is over. What it
+decided is on disk before anything is done about it, and everything it knows besides can be read again from the store
+and the clusters, so it may be killed at any moment and started again.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from hcs.cpn import deciding
+from hcs.cpn.clusterjobs import RejectedError, UnansweredError
+from hcs.cpn.dispatch import Dispatcher
+from hcs.cpn.dispatch import Settings as Dispatching
+from hcs.cpn.endings import Messages, over
+from hcs.cpn.forecasts import Forecasts
+from hcs.cpn.jobmanifest import Overlay
+from hcs.cpn.learning import Learner
+from hcs.cpn.ledger import host_memory_left
+from hcs.cpn.orphans import Graces, first_seen, judge
+from hcs.cpn.pairs import Pairs, partings, welcomed
+from hcs.cpn.service import Expectation, Why
+from hcs.cpn.stepping import Stepper
+from hcs.cpn.views import Cluster, ClusterView
+from hcs.cpn.watching import Station
+from hcs.kube import resources
+from hcs.kube.connection import ApiUnreachableError
+from hcs.model import names
+from hcs.model.refusals import Refusal
+from hcs.store.clusters import ClusterConfig
+from hcs.store.database import Change
+from hcs.store.errors import StaleEntryError, StoreError
+from hcs.store.queue import QueueStore
+from hcs.wide.entries import LABEL_ENTRY, Entry, Placement
+from hcs.wide.jobs import Blob, Job, Milliseconds
+from hcs.wide.lifecycle import PLACED
+from hcs.wide.network import Network
+from hcs.wide.patience import FairLine
+from hcs.wide.planner import Planner
+from hcs.wide.snapshot import Plan, Snapshot
+
+log = logging.getLogger(__name__)
+
+MEMORY: Final = "plan"
+"""Under this name the store keeps promises, guide and patience."""
+
+
+class Clusters(Protocol):
+    """Those who come and go; :mod:`hcs.cpn.collect` is the real one."""
+
+    def clusters(self) -> Mapping[str, Cluster]:
+        """Those of now, by name."""
+        ...
+
+
+class Bytes(Protocol):
+    """Whoever brings bytes to where jobs need them; see :mod:`hcs.cpn.transfers`."""
+
+    def network(self, now: Milliseconds) -> Network | None:
+        """What lies where, what is on its way, how fast the links are; None: nobody knows of any store."""
+        ...
+
+    def fetch(self, cluster: str, inputs: Iterable[Blob]) -> None:
+        """Have these brought there; what is there or on its way is not brought again."""
+        ...
+
+    def present(self, cluster: str, inputs: Iterable[Blob]) -> bool:
+        """Whether all of these are there."""
+        ...
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Times in seconds.
+
+    ``cpu_threshold``: busy share of a cluster's CPUs above which nothing is started there. ``sharing``: jobs whose
+    memory is known may share a card. ``closed``: no more jobs are expected, so the last end counts.
+    ``gather``: how long changes are gathered before a decision. ``at_least``: a decision is made so often anyway.
+    ``lag``: how much later than it happens an end may be seen; cards are booked for that long past it.
+    ``first_look``: for how long a start waits until all clusters have shown what runs there.
+    """
+
+    cpu_threshold: float = 0.9
+    sharing: bool = True
+    closed: bool = False
+    gather: float = 0.02
+    lag: float = 2.0
+    first_look: float = 15.0
+    at_least: float = 30.0
+    sweep: float = 15.0
+    dispatching: Dispatching = Dispatching()
+    graces: Graces = Graces()
+
+
+async def at_once(work: Callable[[], Any]) -> Any:
+    """Do something here and now; the alternative to a thread where time is virtual."""
+    return work()
+
+
+class Controller:
+    """See the module. Also what the HTTP server asks (:class:`hcs.cpn.service.Service`)."""
+
+    def __init__(
+        self,
+        store: QueueStore,
+        clusters: Clusters,
+        *,
+        forecasts: Forecasts,
+        learner: Learner,
+        messages: Messages,
+        now: Callable[[], Milliseconds],
+        planner: Callable[[Snapshot], Plan] | None = None,
+        data: Bytes | None = None,
+        may_act: Callable[[], bool] = lambda: True,
+        offload: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread,
+        registry: CollectorRegistry | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        """Prepare; nothing is done before :meth:`run`.
+
+        Args:
+            store: the queue; this process is its writer.
+            clusters: the live clusters.
+            forecasts: the predictor.
+            learner: takes what ended runs taught.
+            messages: how frameworks say that memory ran out.
+            now: milliseconds since 1970.
+            planner: decides from a snapshot; None takes ours.
+            data: brings bytes; None: there are no stores, and jobs with inputs start without them.
+            may_act: whether this process is the one that acts now.
+            offload: where long computations are done.
+            registry: where the metrics live.
+            settings: limits.
+        """
+        self.store, self._clusters, self._forecasts, self.learner = store, clusters, forecasts, learner
+        self.registry = registry or CollectorRegistry()
+        self.now, self._data, self._may_act, self._offload = now, data, may_act, offload
+        self._plan = planner or Planner().decide
+        self.settings = settings or Settings()
+        self._wake = asyncio.Event()
+        self._stations: dict[str, tuple[Station, asyncio.Task[None]]] = {}
+        self._configs: dict[str, ClusterConfig] = {config.name: config for config in store.clusters()}
+        self.dispatcher = Dispatcher(
+            store,
+            self._station,
+            messages=messages,
+            now=now,
+            may_act=may_act,
+            learned=learner.take,
+            card_memory=self._card_memory,
+            settings=self.settings.dispatching,
+        )
+        self.stepper = Stepper(self.dispatcher.step)
+        kept = store.kept(MEMORY)
+        self._memory = msgspec.json.decode(kept, type=deciding.Memory) if kept else deciding.Memory()
+        self._pairs: tuple[int, Pairs] | None = None
+        self._line: tuple[tuple[Any, ...], FairLine, set[str]] | None = None
+        self._expected: dict[str, Expectation] = {}
+        self._last: tuple[deciding.Question, deciding.Situation] | None = None
+        self._unclaimed: dict[str, dict[str, Milliseconds]] = {}
+        self._troubles: dict[str, Milliseconds] = {}
+        """When something last happened that excuses a promise: an overrun, lost cards, a cluster out of reach."""
+        self._measure = Histogram(
+            "hcs_cpn_decision_seconds",
+            "How long a decision took.",
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
+            registry=self.registry,
+        )
+        self._broken = Counter("hcs_cpn_promises_broken", "Promises not kept for no reason.", registry=self.registry)
+        self._moved = Counter("hcs_cpn_promises_excused", "Promises made anew, with a reason.", registry=self.registry)
+        self._starts = Counter("hcs_cpn_starts", "Placements written down.", registry=self.registry)
+        self._stuck = Gauge("hcs_cpn_stuck_jobs", "Jobs without a step for too long.", registry=self.registry)
+        store.on_change(self._changed)
+
+    # What happens
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        self._meet()
+        for entry in self.store.entries(PLACED):
+            self.stepper.wake(entry.id)
+        self._wake.set()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.stepper.run())
+                group.create_task(self._decide_often())
+                group.create_task(self._sweep_often())
+                group.create_task(self.learner.run(self._taught))
+        finally:
+            for _, task in self._stations.values():
+                task.cancel()
+            await asyncio.gather(*(task for _, task in self._stations.values()), return_exceptions=True)
+
+    def wake(self) -> None:
+        """Decide soon."""
+        self._wake.set()
+
+    def _changed(self, change: Change) -> None:
+        """Of the store: what is on its way gets its next step, and everything else a decision."""
+        if change.entry is None:
+            self._configs = {config.name: config for config in self.store.clusters()}
+        elif change.entry.state in PLACED:
+            self.stepper.wake(change.entry.id)
+            if change.entry.state != "Placing":
+                return
+        self._wake.set()
+
+    def _taught(self) -> None:
+        self._wake.set()
+
+    def _meet(self) -> None:
+        """Connect to clusters that came, let go of those that went."""
+        present = {}
+        for name, cluster in self._clusters.clusters().items():
+            with contextlib.suppress(ApiUnreachableError):
+                present[name] = cluster, cluster.client
+        for name, (station, task) in list(self._stations.items()):
+            if present.get(name) != (station.cluster, station.client) or self._built_from(name) != station.built_from:
+                task.cancel()
+                del self._stations[name]
+        for name, (cluster, _) in present.items():
+            if name in self._stations:
+                continue
+            overlay, blobs, lost_after = self._built_from(name)
+            station = Station(
+                cluster,
+                self.store.queue_id,
+                changed=self.stepper.wake,
+                overlay=overlay,
+                blobs=blobs,
+                lost_after=lost_after,
+            )
+            self._stations[name] = station, asyncio.create_task(station.run())
+            for entry in self.store.entries(PLACED):
+                if entry.placement is not None and entry.placement.cluster == name:
+                    self.stepper.wake(entry.id)
+
+    def _built_from(self, name: str) -> tuple[Overlay, str, Milliseconds | None]:
+        config = self._configs.get(name)
+        if config is None:
+            return Overlay(), "", None
+        try:
+            overlay = msgspec.convert(config.overlay, Overlay)
+        except msgspec.ValidationError as error:
+            log.error("overlay not understood, used without it: cluster=%s error=%s", name, error)
+            overlay = Overlay()
+        return overlay, config.blobs, config.lost_after
+
+    def _station(self, name: str) -> Station | None:
+        found = self._stations.get(name)
+        return found[0] if found else None
+
+    def _card_memory(self, cluster: str, kind: str) -> int | None:
+        return next(
+            (pool.memory for view in self.views() if view.name == cluster for pool in view.pools if pool.kind == kind),
+            None,
+        )
+
+    # Deciding
+
+    async def _look_first(self) -> None:
+        """Before anything is started: what of ours runs already, where that can be seen within a while.
+
+        A queue that was put back from a copy knows nothing of Jobs that were sent since; deciding first would send them
+        a second time.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.first_look):
+                while not all(station.synced for station, _ in self._stations.values()):
+                    self._meet()
+                    await asyncio.sleep(0.1)
+        await self.sweep()
+
+    async def _decide_often(self) -> None:
+        looked = False
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._until_next()):  # wait_for of Python 3.11 may swallow a cancellation
+                    await self._wake.wait()
+            await asyncio.sleep(self.settings.gather)
+            self._wake.clear()
+            self._meet()
+            if not self._may_act():
+                looked = False
+                continue
+            if not looked:
+                await self._look_first()
+                looked = True
+            try:
+                await self.decide()
+            except StoreError as error:
+                log.warning("decision not written down, trying again: %s", error)
+                await asyncio.sleep(1.0)
+                self._wake.set()
+
+    def _until_next(self) -> float:
+        """Seconds until a decision is due although nothing happened: a promise begins, somebody's patience ends."""
+        now = self.now()
+        moments = [place.start for place in self._memory.promises]
+        held = {place.job for place in self._memory.promises}
+        if self._last is not None:
+            jobs = self._last[0].jobs.values()
+            moments += [job.arrival + self._memory.patience for job in jobs if job.id not in held]
+        soonest = min((moment for moment in moments if moment > now), default=None)
+        if soonest is None:
+            return self.settings.at_least
+        return min(self.settings.at_least, (soonest - now) / 1000)
+
+    async def decide(self) -> None:
+        """Make one decision and write it down."""
+        began = time.perf_counter()
+        situation = self._situation()
+        if not situation.queued:
+            self._expected, self._last = {}, (deciding.ask(situation), situation)
+            self._remember(deciding.Memory(patience=0))
+            return
+        question = deciding.ask(situation)
+        plan: Plan = await self._offload(lambda: self._plan(question.snapshot))
+        self._judge_promises(plan, question, situation)
+        self._expected = deciding.expectations(plan, question, situation)
+        self._last = question, situation
+        self._carry_out(plan, question, situation)
+        self._measure.observe(time.perf_counter() - began)
+
+    def _situation(self) -> deciding.Situation:
+        now = self.now()
+        views = tuple(self.views())
+        queued = tuple(self.store.entries(["Queued"]))
+        self._part(now)
+        placed = tuple(self.store.entries(PLACED))
+        if self._pairs is None or self._pairs[0] != self._forecasts.revision:
+            self._pairs = self._forecasts.revision, Pairs(self._forecasts.slowdowns())
+        kinds = {pool.kind for view in views for pool in view.pools}
+        kinds |= {entry.placement.kind for entry in placed if entry.placement is not None}
+        situation = deciding.Situation(
+            now=now,
+            views=views,
+            queued=queued,
+            placed=placed,
+            forecasts=self._forecasts.of((*queued, *placed), kinds),
+            memory=self._memory,
+            network=self._data.network(now) if self._data is not None else None,
+            refused=self.dispatcher.refused,
+            threshold=self.settings.cpu_threshold,
+            sharing=self.settings.sharing,
+            pairs=self._pairs[1],
+            closed=self.settings.closed,
+            lag=round(self.settings.lag * 1000),
+        )
+        patience = max(self._memory.patience, self._patience(deciding.ask(situation)))
+        return msgspec.structs.replace(situation, memory=msgspec.structs.replace(self._memory, patience=patience))
+
+    def _part(self, now: Milliseconds) -> None:
+        """Who shared a card with a job that is gone now goes on alone."""
+        placed = {entry.id: entry for entry in self.store.entries(PLACED)}
+        for entry, placement in partings(placed, self.store.get, now):
+            with contextlib.suppress(StaleEntryError):
+                self.store.amend(entry, now=entry.changed, placement=placement)
+
+    def _patience(self, question: deciding.Question) -> Milliseconds:
+        """Every job joins the fair line as it comes; the line begins anew when the fleet or what is known changes."""
+        pools = question.snapshot.pools
+        key = (pools, self._forecasts.revision)
+        if self._line is None or self._line[0] != key:
+            self._line = key, FairLine(pools, self.now()), set()
+        _, line, known = self._line
+        for job in sorted(question.jobs.values(), key=lambda job: (job.arrival, job.id)):
+            if job.id not in known and job.times:
+                known.add(job.id)
+                line.join(msgspec.structs.replace(job, arrival=max(job.arrival, self.now())))
+        return line.patience
+
+    def _carry_out(self, plan: Plan, question: deciding.Question, situation: deciding.Situation) -> None:
+        """Write the starts down, all or none; the steps then follow by themselves."""
+        entries = {entry.id: entry for entry in situation.queued}
+        memory = deciding.Memory(plan.promises, plan.guide, situation.memory.patience)
+        if self._data is not None:
+            for job, cluster in plan.fetches:
+                self._data.fetch(cluster, question.jobs[job].inputs)
+        with self.store.together():
+            for place in plan.starts:
+                entry = entries[place.job]
+                if not self._startable(entry, question.pools[place.pool].cluster, situation):
+                    continue
+                number = sum(step.after == "Placing" for step in self.store.transitions(entry.id))
+                placement = deciding.placement_of(entry, place, question, situation, number)
+                message = f"goes to {placement.kind} of {placement.cluster}"
+                try:
+                    self.store.move(
+                        entry, "Placing", now=situation.now, reason="Placed", message=message, placement=placement
+                    )
+                except StaleEntryError:
+                    continue
+                self._starts.inc()
+                if place.host is not None:
+                    self._welcome(place.host, entry.id, question, situation)
+            self._give_up(plan, entries)
+            self._remember(memory)
+
+    def _welcome(self, host: str, guest: str, question: deciding.Question, situation: deciding.Situation) -> None:
+        """Write down that a host's end comes later now."""
+        entry = self.store.get(host)
+        runs = next((live for live in question.snapshot.running if live.job.id == host), None)
+        sharing = question.snapshot.sharing
+        if entry is None or runs is None or sharing is None:
+            return
+        pool = question.pools[runs.pool]
+        placement = welcomed(entry, runs, question.jobs[guest], pool, sharing, situation.now)
+        if placement is not None:
+            self.store.amend(entry, now=entry.changed, placement=placement)
+
+    def _give_up(self, plan: Plan, entries: Mapping[str, Entry]) -> None:
+        """A job that ran out of memory on the largest cards there are would wait for ever; its owner is told."""
+        if not all(view.reachable for view in self.views()):
+            return
+        for job, refusal in plan.refused:
+            entry = entries[job]
+            if refusal.reason == "TooLittleMemory" and entry.floor is not None:
+                message = f"it ran out of memory, and no cluster has cards with more: {refusal.message}"
+                with contextlib.suppress(StaleEntryError):
+                    self.store.move(entry, "Failed", now=self.now(), reason=refusal.reason, message=message)
+
+    def _startable(self, entry: Entry, cluster: str, situation: deciding.Situation) -> bool:
+        """What the planner does not count: that the bytes are really there, and host memory."""
+        if self._data is not None and not self._data.present(cluster, entry.submission.inputs):
+            self._data.fetch(cluster, entry.submission.inputs)
+            return False
+        view = next((view for view in situation.views if view.name == cluster), None)
+        left = host_memory_left(view, self.store.entries(PLACED), situation.now) if view is not None else None
+        return left is None or entry.submission.host_memory * entry.submission.pods <= left
+
+    def _remember(self, memory: deciding.Memory) -> None:
+        if memory != self._memory:
+            self.store.keep(MEMORY, msgspec.json.encode(memory))
+            self._memory = memory
+
+    def _judge_promises(self, plan: Plan, question: deciding.Question, situation: deciding.Situation) -> None:
+        """Count promises that were not kept, apart from those for which there is a reason."""
+        now = situation.now
+        made, started = {place.job: place for place in plan.promises}, {place.job for place in plan.starts}
+        shut = set(question.shut)
+        overran = any(
+            entry.placement is not None
+            and now > entry.placement.upper + (entry.placement.started or now) - entry.placement.decided
+            for entry in situation.placed
+        )
+        cards = {pool.name: pool.cards for pool in question.snapshot.pools}
+        before = {name: pool.cards for name, pool in self._last[0].pools.items()} if self._last else cards
+        lost = any(cards.get(name, 0) < count for name, count in before.items())
+        if shut or overran or lost or self._last is None:
+            self._troubles["fleet"] = now
+        for place in situation.memory.promises:
+            after = made.get(place.job)
+            if place.job in started or place.job not in question.jobs:
+                continue
+            if after is not None and after.start <= place.start:
+                continue
+            # A trouble is over once all that was promised before it has been promised anew.
+            excused = "fleet" in self._troubles and now - self._troubles["fleet"] <= max(0, place.end - place.start)
+            (self._moved if excused else self._broken).inc()
+            if not excused:
+                log.warning("a promise was broken: job=%s promised=%d now=%s", place.job, place.start, after)
+
+    # What nobody claims
+
+    async def _sweep_often(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.sweep)
+            if self._may_act():
+                await self.sweep()
+            self._watch_over()
+
+    async def sweep(self) -> None:
+        """Look at every Job with our label once."""
+        for name, (station, _) in list(self._stations.items()):
+            if not station.synced:
+                continue
+            jobs = list(station.jobs.values())
+            found = {job.metadata.uid: (job, self._entry(job)) for job in jobs}
+            known = self._unclaimed.get(name, {})
+            now = self.now()
+            doubtful = {
+                uid
+                for uid, (job, entry) in found.items()
+                if judge(job, name, entry, now, now, self.settings.graces).reason != "Claimed"
+            }
+            self._unclaimed[name] = first_seen(known, doubtful, now)
+            for uid, since in self._unclaimed[name].items():
+                job, _ = found[uid]
+                try:
+                    await self._judge(station, job, since)
+                except (UnansweredError, RejectedError) as error:
+                    log.warning("a Job nobody claims is left for now: job=%s error=%s", job.metadata.name, error)
+
+    def _entry(self, job: resources.Job) -> Entry | None:
+        return self.store.get((job.metadata.labels or {}).get(LABEL_ENTRY, ""))
+
+    async def _judge(self, station: Station, seen: resources.Job, since: Milliseconds) -> None:
+        """Judge a Job as the cluster has it now: what was seen may be old."""
+        namespace = seen.metadata.namespace or "default"
+        if judge(seen, station.name, self._entry(seen), since, self.now(), self.settings.graces).action == "keep":
+            return
+        job = await station.actions.get(seen.metadata.name, namespace)
+        if job is None or job.metadata.uid != seen.metadata.uid:
+            return
+        entry = self._entry(job)
+        verdict = judge(job, station.name, entry, since, self.now(), self.settings.graces)
+        if not self._may_act():
+            return
+        if verdict.action == "delete":
+            log.info("deleting a Job: reason=%s %s", verdict.reason, verdict.message)
+            await station.actions.delete(job.metadata.name, namespace)
+        elif verdict.action == "adopt" and entry is not None:
+            self._adopt(entry, station, job)
+
+    def _adopt(self, entry: Entry, station: Station, job: resources.Job) -> None:
+        """An entry that waits takes back the Job that runs for it; it passes through its states as any other."""
+        now = self.now()
+        template = (job.spec.get("template") or {}).get("metadata") or {}
+        kind = str((template.get("annotations") or {}).get(names.MODELS, ""))
+        placement = Placement(station.name, kind, now, now, now, job.metadata.name, uid=job.metadata.uid)
+        message = f"its Job {job.metadata.name} is on {station.name} already{' and over' if over(job) else ''}"
+        with contextlib.suppress(StaleEntryError):
+            self.store.move(entry, "Placing", now=now, reason="TakenBack", message=message, placement=placement)
+
+    def _watch_over(self) -> None:
+        """Tell of entries that have not moved for longer than a step may take."""
+        limit, now = self.settings.dispatching.step_limit * 1000, self.now()
+        stuck = [
+            entry for entry in self.store.entries(["Placing", "Created", "Cancelling"]) if now - entry.changed > limit
+        ]
+        self._stuck.set(len(stuck))
+        for entry in stuck:
+            reason, message = self.dispatcher.notes.get(entry.id, ("NoStep", "no reason is known; looking again"))
+            log.warning("job makes no progress: job=%s state=%s reason=%s %s", entry.id, entry.state, reason, message)
+            self.stepper.wake(entry.id)
+
+    # What the server asks
+
+    def ready(self) -> Refusal | None:
+        """Why decisions cannot be made now; None when they can."""
+        if not self._may_act():
+            return Refusal("NotLeading", "another controller holds the lease of this queue, or it could not be renewed")
+        return None
+
+    def views(self) -> Sequence[ClusterView]:
+        """What is known of every cluster."""
+        return [cluster.view() for cluster in self._clusters.clusters().values()]
+
+    def expectations(self) -> Mapping[str, Expectation]:
+        """What the last plan expects, and of jobs that run, what was written down."""
+        return self._expected
+
+    def why(self, entry: Entry) -> Why:
+        """Why an entry is where it is."""
+        note = ": ".join(self.dispatcher.notes.get(entry.id, ()))
+        if entry.state != "Queued" or self._last is None:
+            return Why(note or f"{entry.reason}: {entry.message}")
+        return deciding.why(entry, *self._last, self._expected.get(entry.id), note)
+
+    def job_of(self, id: str) -> Job | None:
+        """An entry as the last decision saw it."""
+        return self._last[0].jobs.get(id) if self._last is not None else None

@@ -1,0 +1,121 @@
+"""How much is free: what the clusters show, less what we sent, counted once.
+
+A cluster's view says which cards are usable and which others took; our own Jobs are not in it, they are in the queue,
+from the moment a place is written down. So a Job that was sent a second ago is counted although no metric can have seen
+it, and one that a metric has seen is not counted twice. Figures of the host come from metrics and are as old as they
+say: what we sent since then is added. Pure.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from hcs.cpn.views import ClusterView, PoolView
+from hcs.wide.entries import Entry
+from hcs.wide.fleets import Pool
+from hcs.wide.jobs import Bytes, Job, Milliseconds, RunTime
+from hcs.wide.snapshot import Running
+
+BLACKOUT: Final[Milliseconds] = 60_000
+"""For so long nothing is started on a cluster that is out of reach, or too busy; what is promised there stays so."""
+
+
+def kind_at(cluster: str, kind: str) -> str:
+    """A kind in plans: each cluster's cards are one of their own, so that a job may be kept from a single cluster.
+
+    >>> kind_at("east", "A100-SXM4-80GB")
+    'east/A100-SXM4-80GB'
+    """
+    return f"{cluster}/{kind}"
+
+
+def pool_at(cluster: str, kind: str) -> Pool:
+    """A pool without cards; its name is the one that plans use."""
+    return Pool(cluster, kind_at(cluster, kind), 0)
+
+
+def kind_of(pool: Pool) -> str:
+    """The card model of a pool."""
+    return pool.kind.removeprefix(f"{pool.cluster}/")
+
+
+def pools_of(views: Sequence[ClusterView], placed: Sequence[Entry]) -> tuple[Pool, ...]:
+    """All pools. One never has fewer cards than our own Jobs hold there: cards may fail under a Job."""
+    held = cards_held(placed)
+    found: dict[tuple[str, str], PoolView | None] = {
+        (view.name, pool.kind): pool for view in views for pool in view.pools
+    }
+    for key in held:
+        found.setdefault(key, None)
+    made = []
+    for (cluster, kind), pool in sorted(found.items()):
+        free = max(0, pool.usable - pool.taken) if pool is not None else 0
+        cards = max(free, held.get((cluster, kind), 0))
+        memory = pool.memory if pool is not None else None
+        made.append(Pool(cluster, kind_at(cluster, kind), cards, memory))
+    return tuple(made)
+
+
+def cards_held(placed: Iterable[Entry]) -> dict[tuple[str, str], int]:
+    """Cards our Jobs hold, by cluster and kind; who shares a card with a host that is still there adds none."""
+    held: dict[tuple[str, str], int] = {}
+    entries = {entry.id: entry for entry in placed}
+    for entry in entries.values():
+        placement = entry.placement
+        if placement is None or placement.host in entries:
+            continue
+        key = (placement.cluster, placement.kind)
+        held[key] = held.get(key, 0) + entry.submission.cards
+    return held
+
+
+def running_of(placed: Sequence[Entry], job: Callable[[Entry], Job]) -> list[Running]:
+    """What holds cards, as the planner wants it: also what is still on its way there, or being cancelled."""
+    made = []
+    for entry in placed:
+        placement = entry.placement
+        if placement is None:
+            continue
+        name = pool_at(placement.cluster, placement.kind).name
+        started = placement.started or placement.decided
+        late = started - placement.decided
+        made.append(Running(job(entry), name, started, placement.upper + late, placement.host, placement.rate))
+    return made
+
+
+def closed_pools(
+    views: Sequence[ClusterView], pools: Sequence[Pool], placed: Sequence[Entry], now: Milliseconds, threshold: float
+) -> tuple[list[Running], dict[str, tuple[str, str]]]:
+    """Cards on which nothing may start now, as if something ran there for a while, and why, by cluster."""
+    why: dict[str, tuple[str, str]] = {}
+    for view in views:
+        if not view.reachable:
+            why[view.name] = "ClusterUnreachable", f"cluster {view.name} is out of reach: {view.message or 'no answer'}"
+        elif view.cpu_busy is not None and view.cpu_busy.value > threshold:
+            busy = f"{view.cpu_busy.value:.0%} of its CPUs were busy {view.cpu_busy.age // 1000} s ago"
+            why[view.name] = "CpuBusy", f"cluster {view.name} takes nothing more: {busy}, the limit is {threshold:.0%}"
+    named = {view.name for view in views}
+    held = cards_held(placed)
+    blocked = []
+    for pool in pools:
+        if pool.cluster not in named:
+            why.setdefault(pool.cluster, ("ClusterUnknown", f"cluster {pool.cluster} is not connected"))
+        free = pool.cards - held.get((pool.cluster, kind_of(pool)), 0)
+        if pool.cluster in why and free > 0:
+            shut = Job(f"~{pool.name}", free, {pool.kind: RunTime.exactly(BLACKOUT)})
+            blocked.append(Running(shut, pool.name, now, now + BLACKOUT))
+    return blocked, why
+
+
+def host_memory_left(view: ClusterView, placed: Iterable[Entry], now: Milliseconds) -> Bytes | None:
+    """Free host memory of a cluster, less what we sent since that was measured; None where nobody measures."""
+    if view.host_free is None:
+        return None
+    measured = now - view.host_free.age
+    unseen = sum(
+        entry.submission.host_memory * entry.submission.pods
+        for entry in placed
+        if entry.placement is not None
+        and entry.placement.cluster == view.name
+        and (entry.placement.started or entry.placement.decided) >= measured
+    )
+    return max(0, int(view.host_free.value) - unseen)

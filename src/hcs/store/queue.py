@@ -1,0 +1,450 @@
+"""The durable queue: every entry, every change of its state, and what its runs have taught, in one sqlite file.
+
+What a method returned is on disk: a change of state and its record are one transaction, synced before the answer. A
+method that raises has changed nothing. There is one writer, a process that holds the file's lock; others may read. It
+may be called from any thread; calls are short and follow one another.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from hcs.store.clusters import ClusterConfig
+from hcs.store.database import Change, Database
+from hcs.store.errors import (
+    ForbiddenTransitionError,
+    KeyReusedError,
+    StaleEntryError,
+    StoreError,
+    UnknownEntryError,
+)
+from hcs.store.sealing import seal
+from hcs.wide.entries import Entry, Submission, Transition
+from hcs.wide.jobs import Milliseconds
+from hcs.wide.lifecycle import ENDED, STATES, State, may_follow
+
+LOG_BYTES: Final = 64 * 1024
+"""What is kept of the log of one attempt: its end."""
+
+_ID: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+"""An id becomes part of a Job's name, and its pods carry that as a label: 63 characters with what is put around it."""
+_TRIES: Final = 8
+_FIXED: Final = frozenset(("id", "manifest", "key", "submitted", "version", "state", "changed", "reason", "message"))
+
+T = TypeVar("T")
+
+
+class QueueStore:
+    """See the module. Made by :meth:`open` or :meth:`read`; ``queue_id`` is random and made once, with the file."""
+
+    def __init__(self, database: Database, make_id: Callable[[], str]) -> None:
+        self._database, self._make_id = database, make_id
+        self._run, self._read = database.run, database.rows
+        self.queue_id: str = database.rows("SELECT value FROM fact WHERE name = 'queue'")[0][0]
+
+    @classmethod
+    def open(cls, path: Path | str, *, make_id: Callable[[], str]) -> "QueueStore":
+        """Open a queue as its writer, and make the file where there is none.
+
+        Args:
+            path: the file; ``-wal``, ``-shm`` and ``.lock`` files lie beside it.
+            make_id: gives a fresh random id (lower-case letters, digits and dashes, at most 40) on each call.
+
+        Raises:
+            StoreBusyError: another process writes it.
+            StoreDamagedError: it is not a queue, damaged, or newer than this program.
+            NotWritableError: it cannot be written.
+        """
+        return cls(Database.write(Path(path), _checked(make_id())), make_id)
+
+    @classmethod
+    def read(cls, path: Path | str) -> "QueueStore":
+        """Open a queue for reading, beside its writer or without one.
+
+        Raises:
+            StoreDamagedError: there is none, or it cannot be read.
+        """
+        return cls(Database.read(Path(path)), lambda: "")
+
+    def close(self) -> None:
+        """Close the file and let another process write it. A second call does nothing."""
+        self._database.close()
+
+    def __enter__(self) -> "QueueStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def on_change(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+        """Call ``listener`` after every change that is on disk, on the thread that made it; returns how to stop that.
+
+        It must be quick: to wake a task, set an event.
+        """
+        return self._database.on_change(listener)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Changes inside become one: all of them are on disk when it ends, or, if anything raises, none.
+
+        Inside another such block it is a part of that one, which can fail by itself.
+        """
+        return self._database.together()
+
+    # Entries
+
+    def submit(
+        self, manifest: Mapping[str, Any], submission: Submission, *, key: str | None, now: Milliseconds
+    ) -> tuple[Entry, bool]:
+        """Take in a job; the second value says whether it is new.
+
+        A key that was given before with the same manifest leads to the entry it made then, whatever became of it.
+
+        Raises:
+            KeyReusedError: the key was given with another manifest.
+            NotWritableError: it could not be written down, so it was not taken in.
+        """
+        raw = msgspec.json.encode(manifest, order="deterministic")
+        digest = hashlib.sha256(raw).hexdigest()
+        with self.together():
+            if key is not None and (known := self._keyed(key, digest)) is not None:
+                return known, False
+            entry = Entry(
+                id=self._fresh(),
+                manifest=msgspec.json.decode(raw),
+                submission=submission,
+                state="Queued",
+                version=1,
+                submitted=now,
+                changed=now,
+                turn=self._last_turn() + 1,
+                key=key,
+                reason="Submitted",
+                message="waits for a place",
+            )
+            self._run(
+                "INSERT INTO entry (id, name, state, version, turn, key, digest, manifest, body) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (entry.id, submission.name, entry.state, 1, entry.turn, key, digest, raw, _body(entry)),
+            )
+            self._record(entry, None)
+        return entry, True
+
+    def keyed(self, key: str, manifest: Mapping[str, Any]) -> Entry | None:
+        """The entry that a key and its manifest have made already.
+
+        Raises:
+            KeyReusedError: the key was given with another manifest.
+        """
+        raw = msgspec.json.encode(manifest, order="deterministic")
+        return self._keyed(key, hashlib.sha256(raw).hexdigest())
+
+    def get(self, id: str) -> Entry | None:
+        """The entry of an id."""
+        rows = self._read("SELECT manifest, body FROM entry WHERE id = ?", (id,))
+        return self._entry(*rows[0]) if rows else None
+
+    def find(self, text: str, *, limit: int = 20) -> tuple[Entry, ...]:
+        """Entries a person may mean: by id, else by the job's name, newest first, else by the beginning of an id.
+
+        The name of a Job on a cluster (``cpn-ID-ATTEMPT``) leads to its entry too.
+        """
+        if (exact := self.get(text)) is not None:
+            return (exact,)
+        if text.startswith("cpn-") and (made := self.get(text[4:].rpartition("-")[0])) is not None:
+            return (made,)
+        for where in ("name = ?", "substr(id, 1, length(?)) = ?") if text else ():
+            values = (text,) * where.count("?")
+            rows = self._read(
+                f"SELECT manifest, body FROM entry WHERE {where} ORDER BY number DESC LIMIT ?", (*values, limit)
+            )
+            if rows:
+                return tuple(self._entry(*row) for row in rows)
+        return ()
+
+    def entries(
+        self,
+        states: Iterable[State] | None = None,
+        *,
+        newest: bool = False,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> list[Entry]:
+        """Entries in the order of their turn; ``newest``: those submitted last come first."""
+        chosen = tuple(STATES if states is None else states)
+        order = "number DESC" if newest else "turn, number"
+        rows = self._read(
+            f"SELECT manifest, body FROM entry WHERE state IN ({','.join('?' * len(chosen))}) "
+            f"ORDER BY {order} LIMIT ? OFFSET ?",
+            (*chosen, -1 if limit is None else limit, offset),
+        )
+        return [self._entry(*row) for row in rows]
+
+    def counts(self) -> dict[State, int]:
+        """How many entries are in each state, all states named."""
+        found: dict[State, int] = dict.fromkeys(STATES, 0)
+        found.update(self._read("SELECT state, count(*) FROM entry GROUP BY state"))
+        return found
+
+    def move(
+        self,
+        entry: Entry,
+        after: State,
+        *,
+        now: Milliseconds,
+        reason: str,
+        message: str,
+        behind: bool = False,
+        **changes: Any,
+    ) -> Entry:
+        """Bring an entry into another state, and record it, in one transaction.
+
+        Args:
+            entry: as the caller knows it; its version must be the newest.
+            after: the state it goes to.
+            now: milliseconds since 1970.
+            reason: CamelCase.
+            message: a sentence for people.
+            behind: give it a new turn, behind all others.
+            changes: other fields of the entry that change with it (``placement``, ``attempts``, ``floor``, …). An entry
+                that ends gets ``ended``; one that goes back to the queue loses its placement and progress, unless said.
+
+        Raises:
+            UnknownEntryError: it is not in this queue.
+            StaleEntryError: it has changed since; see ``current`` and ``repeated`` there.
+            ForbiddenTransitionError: no such step.
+            NotWritableError: it could not be written down, so it did not happen.
+        """
+        _refuse_fixed(changes)
+        if after in ENDED:
+            changes.setdefault("ended", now)
+        if after == "Queued":
+            changes.setdefault("placement", None)
+            changes.setdefault("progress", None)
+        with self.together():
+            current = self._current(entry.id)
+            wanted: dict[str, Any] = {**changes, "state": after, "changed": now, "reason": reason, "message": message}
+            if current.version != entry.version:
+                raise self._stale(entry, current, {**changes, "state": after, "reason": reason, "message": message})
+            if not may_follow(current.state, after):
+                raise self._forbidden(current, after)
+            if behind:
+                wanted["turn"] = self._last_turn() + 1
+            moved = msgspec.structs.replace(current, version=current.version + 1, **wanted)
+            self._write(moved)
+            self._record(moved, current.state)
+        return moved
+
+    def amend(self, entry: Entry, *, now: Milliseconds, **changes: Any) -> Entry:
+        """Change fields of an entry without a change of state: its progress, its placement's uid or start.
+
+        Raises:
+            UnknownEntryError, StaleEntryError, NotWritableError: as :meth:`move`.
+        """
+        _refuse_fixed(changes)
+        with self.together():
+            current = self._current(entry.id)
+            if current.version != entry.version:
+                raise self._stale(entry, current, changes)
+            amended = msgspec.structs.replace(current, version=current.version + 1, changed=now, **changes)
+            self._write(amended)
+        return amended
+
+    def transitions(self, id: str) -> list[Transition]:
+        """Every change of state of an entry, the oldest first."""
+        rows = self._read("SELECT body FROM transition WHERE entry = ? ORDER BY number", (id,))
+        return [_TRANSITION.decode(self._database.unsealed(row[0])) for row in rows]
+
+    # What runs have taught
+
+    def add_run(self, id: str, attempt: int, run: msgspec.Struct) -> bool:
+        """Keep what one attempt has taught, once; False where it is kept already, and stays as it was.
+
+        Raises:
+            UnknownEntryError: there is no such entry.
+            NotWritableError: it could not be written down.
+        """
+        with self.together():
+            self._current(id)
+            added = self._run(
+                "INSERT INTO run (entry, attempt, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                (id, attempt, seal(msgspec.msgpack.encode(run))),
+            )
+            return added.rowcount > 0
+
+    def runs(self, kind: type[T]) -> Iterator[T]:
+        """All runs in the order in which they were added, read as ``kind``."""
+        decoder = msgspec.msgpack.Decoder(kind)
+        last = 0
+        while rows := self._read("SELECT number, body FROM run WHERE number > ? ORDER BY number LIMIT 1000", (last,)):
+            for number, body in rows:
+                last = number
+                yield decoder.decode(self._database.unsealed(body))
+
+    def put_log(self, id: str, attempt: int, text: str) -> None:
+        """Keep the end of an attempt's log, at most :data:`LOG_BYTES`; a later call replaces it.
+
+        Raises:
+            UnknownEntryError, NotWritableError: as :meth:`add_run`.
+        """
+        raw = text.encode("utf-8", "replace")
+        if len(raw) > LOG_BYTES:
+            raw = raw[-LOG_BYTES:]
+            begin = raw.find(b"\n") + 1
+            raw = raw[begin:] if 0 < begin < len(raw) else raw.decode("utf-8", "ignore").encode()
+        with self.together():
+            self._current(id)
+            self._run(
+                "INSERT INTO log VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET body = excluded.body",
+                (id, attempt, seal(raw)),
+            )
+
+    def log(self, id: str, attempt: int) -> str | None:
+        """What was kept of an attempt's log; None where nothing was."""
+        rows = self._read("SELECT body FROM log WHERE entry = ? AND attempt = ?", (id, attempt))
+        return self._database.unsealed(rows[0][0]).decode("utf-8", "replace") if rows else None
+
+    def last_log(self, id: str) -> tuple[int, str] | None:
+        """The newest attempt of which a log was kept, and what was."""
+        rows = self._read("SELECT max(attempt) FROM log WHERE entry = ?", (id,))
+        if rows[0][0] is None:
+            return None
+        return rows[0][0], self.log(id, rows[0][0]) or ""
+
+    # Everything else that must outlive the process
+
+    def keep(self, name: str, raw: bytes) -> None:
+        """Keep bytes under a name, in place of what was kept there."""
+        with self.together():
+            self._run(
+                "INSERT INTO kept VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body", (name, seal(raw))
+            )
+
+    def kept(self, name: str) -> bytes | None:
+        """What was kept under a name."""
+        rows = self._read("SELECT body FROM kept WHERE name = ?", (name,))
+        return self._database.unsealed(rows[0][0]) if rows else None
+
+    def put_cluster(self, cluster: ClusterConfig) -> None:
+        """Keep a cluster object, in place of that of the same name."""
+        with self.together():
+            self._run(
+                "INSERT INTO cluster VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body",
+                (cluster.name, seal(msgspec.json.encode(cluster))),
+            )
+            self._database.tell(Change(cluster=cluster.name))
+
+    def drop_cluster(self, name: str) -> bool:
+        """Forget a cluster object; False where there is none."""
+        with self.together():
+            dropped = self._run("DELETE FROM cluster WHERE name = ?", (name,)).rowcount > 0
+            if dropped:
+                self._database.tell(Change(cluster=name))
+            return dropped
+
+    def clusters(self) -> list[ClusterConfig]:
+        """All cluster objects by name."""
+        rows = self._read("SELECT body FROM cluster ORDER BY name")
+        return [_CLUSTER.decode(self._database.unsealed(row[0])) for row in rows]
+
+    # Inside
+
+    def _keyed(self, key: str, digest: str) -> Entry | None:
+        rows = self._read("SELECT digest, manifest, body FROM entry WHERE key = ?", (key,))
+        if not rows:
+            return None
+        known = self._entry(rows[0][1], rows[0][2])
+        if rows[0][0] != digest:
+            raise KeyReusedError(
+                "KeyReused",
+                f"key {key[:80]!r} was given with another manifest before, as job {known.id}; "
+                "use a new key for a new job",
+                known,
+            )
+        return known
+
+    def _current(self, id: str) -> Entry:
+        row = self._run("SELECT manifest, body FROM entry WHERE id = ?", (id,)).fetchone()
+        if row is None:
+            raise UnknownEntryError(
+                "UnknownJob", f"there is no job {id[:80]!r} in this queue; 'hcs cpn queue' lists them"
+            )
+        return self._entry(*row)
+
+    def _entry(self, manifest: bytes, body: bytes) -> Entry:
+        found = _ENTRY.decode(self._database.unsealed(body))
+        return msgspec.structs.replace(found, manifest=_MANIFEST.decode(manifest))
+
+    def _write(self, entry: Entry) -> None:
+        self._run(
+            "UPDATE entry SET state = ?, version = ?, turn = ?, body = ? WHERE id = ?",
+            (entry.state, entry.version, entry.turn, _body(entry), entry.id),
+        )
+        self._database.tell(Change(entry))
+
+    def _record(self, entry: Entry, before: State | None) -> None:
+        if before is None:
+            self._database.tell(Change(entry))
+        step = Transition(
+            entry.id, entry.changed, before, entry.state, entry.reason, entry.message, placement=entry.placement
+        )
+        self._run(
+            "INSERT INTO transition (entry, version, body) VALUES (?, ?, ?)",
+            (entry.id, entry.version, seal(msgspec.json.encode(step))),
+        )
+
+    def _fresh(self) -> str:
+        for _ in range(_TRIES):
+            id = _checked(self._make_id())
+            if self._run("SELECT 1 FROM entry WHERE id = ?", (id,)).fetchone() is None:
+                return id
+        raise StoreError("NoFreshId", f"{_TRIES} new ids in a row were in use already; the source of ids is not random")
+
+    def _last_turn(self) -> int:
+        return int(self._run("SELECT coalesce(max(turn), 0) FROM entry").fetchone()[0])
+
+    def _stale(self, entry: Entry, current: Entry, wanted: Mapping[str, Any]) -> StaleEntryError:
+        repeated = current.version == entry.version + 1 and all(
+            getattr(current, name) == value for name, value in wanted.items() if name not in ("ended", "turn")
+        )
+        return StaleEntryError(
+            "StaleEntry",
+            f"job {current.id} is {current.state} at version {current.version} by now, the change was made from "
+            f"version {entry.version} ({entry.state}); read it again",
+            current,
+            repeated=repeated,
+        )
+
+    def _forbidden(self, current: Entry, after: State) -> ForbiddenTransitionError:
+        steps = self.transitions(current.id)[-8:]
+        history = " > ".join(f"{step.after} ({step.reason})" for step in steps)
+        return ForbiddenTransitionError(
+            "ForbiddenTransition", f"job {current.id} cannot go from {current.state} to {after}; it went {history}"
+        )
+
+
+_ENTRY: Final = msgspec.json.Decoder(Entry)
+_TRANSITION: Final = msgspec.json.Decoder(Transition)
+_CLUSTER: Final = msgspec.json.Decoder(ClusterConfig)
+_MANIFEST: Final = msgspec.json.Decoder(dict[str, Any])
+_CHANGEABLE: Final = frozenset(Entry.__struct_fields__) - _FIXED
+
+
+def _body(entry: Entry) -> bytes:
+    """An entry without its manifest, which never changes and is written once, beside it."""
+    return seal(msgspec.json.encode(msgspec.structs.replace(entry, manifest={})))
+
+
+def _refuse_fixed(changes: Mapping[str, Any]) -> None:
+    if wrong := sorted(set(changes) - _CHANGEABLE):
+        raise TypeError(f"{', '.join(wrong)} cannot be changed; these can: {', '.join(sorted(_CHANGEABLE))}")
+
+
+def _checked(id: str) -> str:
+    if _ID.fullmatch(id) is None:
+        raise ValueError(f"{id!r} cannot be an id; lower-case letters, digits and inner dashes, at most 40")
+    return id
