@@ -105,6 +105,16 @@ def test_an_ascend_fault_finds_its_npu_by_number() -> None:
     assert alarms.strays == 1
 
 
+def test_an_ascend_fault_ends_with_the_word_that_it_is_over() -> None:
+    cards, alarms, _ = room([0.0])
+    line = "[ascend] [dms] fault event, dev_id=5, event_id=0x80E01801, assertion={}"
+    for assertion, reason in (("1", "RestartBusiness"), ("0", "")):
+        event = event_of(line.format(assertion))
+        assert event is not None
+        alarms.heard(event)
+        assert verdicts(cards)["npu"][1] == reason
+
+
 def test_corrected_pcie_errors_count_only_in_numbers_and_pass() -> None:
     clock = [0.0]
     cards, alarms, _ = room(clock)

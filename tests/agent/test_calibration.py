@@ -280,6 +280,26 @@ def test_a_measurement_that_fails_gives_the_card_back_and_is_tried_later(tmp_pat
     run_virtual(story())
 
 
+def test_a_measurement_that_cannot_begin_does_not_end_the_agent(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with scene(tmp_path, cards=1) as node:
+            asked: list[str] = []
+
+            async def measurer(device: Device, peers: tuple[Device, ...]) -> Result | None:
+                asked.append(device.id)
+                raise OSError(12, "Cannot allocate memory")
+
+            await node.start_agent(measurer=measurer)
+            await node.settle()
+            await asyncio.sleep(2 * LOOK_SECONDS)
+            assert asked == [uuid(0)]
+            assert not (await node.published()).spec.quarantine
+            await asyncio.sleep(AGAIN_SECONDS)
+            assert len(asked) == 2
+
+    run_virtual(story())
+
+
 def test_a_reservation_that_a_crash_left_behind_is_taken_away_and_no_other(tmp_path: Path) -> None:
     async def story() -> None:
         async with scene(tmp_path, cards=1) as node:

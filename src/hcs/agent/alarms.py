@@ -116,4 +116,4 @@ def _note(book: Casebook, device: str, event: Event, program: str, now: float) -
     if event.kind == "xid":
         book.xid(device, event.code, program, now)
     else:
-        book.ascend(device, event.code, now)
+        book.ascend(device, event.code, now, recovered=event.recovered)

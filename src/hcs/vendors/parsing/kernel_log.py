@@ -44,6 +44,8 @@ _FAULT: Final = re.compile(
     r"(?:0x)?([0-9A-Fa-f]{8})(?![0-9A-Fa-f])",
     re.IGNORECASE,
 )
+_OVER: Final = re.compile(r"\bassert(?:ion)?\s*[=:]\s*(?:0x)?0+\b", re.IGNORECASE)
+"""The fault is over: DCMI's word for it is an assertion of 0."""
 _FAULT_IDS: Final = 0b10
 _NPU: Final = re.compile(r"(?:dev(?:ice)?[_ ]?id|npu[_ ]?id|phy[_ ]?id)\s*[=:]?\s*[\[(]?([0-9]{1,3})\b", re.IGNORECASE)
 
@@ -54,7 +56,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     ``kind`` is ``xid``, ``aer``, ``ascend``, or ``lost`` for a card that fell off the bus. ``code`` is the Xid or the
     Ascend fault code; ``severity`` an AER's: ``corrected``, ``nonfatal`` or ``fatal``. ``bus_id`` is as printed;
     ``device`` an Ascend device's number. ``announced``: a port tells that it received an error of a device, which says
-    the same once more on a line of its own.
+    the same once more on a line of its own. ``recovered``: an Ascend fault is over.
     """
 
     kind: str
@@ -67,6 +69,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str = ""
     time: str | None = None
     announced: bool = False
+    recovered: bool = False
 
 
 def read(text: str, command: str = "") -> Report:
@@ -132,6 +135,7 @@ def event_of(line: str) -> Event | None:
             device=int(npu.group(1)) if npu else None,
             message=line[stamp.end() if stamp else 0 :].strip(),
             time=time,
+            recovered=_OVER.search(line) is not None,
         )
     return None
 
