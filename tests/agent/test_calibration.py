@@ -98,6 +98,7 @@ def test_a_card_in_use_is_left_alone_until_it_is_free(tmp_path: Path) -> None:
             await node.settle()
             await measured(node, bench, 1)
             assert bench.asked == [uuid(1)]
+            assert bench.reserved == [[uuid(1)]]
             await node.cluster.client.delete(type(pod), "trainer", namespace="default", grace_period=0)
             await measured(node, bench, 2)
             assert bench.asked == [uuid(1), uuid(0)]
