@@ -28,7 +28,7 @@ Object = dict[str, Any]
 CONFIG = Path(__file__).parents[1] / "config"
 REAL_PROGRAMS = ("etcd", "kube-apiserver")
 NO_REAL_SERVER = "no real Kubernetes: no etcd and kube-apiserver in KUBEBUILDER_ASSETS or /usr/local/kubebuilder/bin"
-ACCOUNTS = ("injector", "router", "healer")
+ACCOUNTS = ("injector", "router", "healer", "cpn")
 TOKENS = "\n".join(
     [
         'admin-token,admin,admin,"system:masters"',
@@ -73,6 +73,7 @@ ON_REAL_ALONE = {
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
     "RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses",
     "DaemonSet": "/apis/apps/v1/namespaces/{namespace}/daemonsets",
+    "PersistentVolumeClaim": "/api/v1/namespaces/{namespace}/persistentvolumeclaims",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies",
 }
 """Kinds the sandbox does not serve: it starts our programs itself."""

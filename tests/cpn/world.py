@@ -29,7 +29,7 @@ from hcs.cpn.learning import Learner
 from hcs.cpn.tables import load_messages
 from hcs.cpn.views import ClusterView, PoolView
 from hcs.kube.resources import Job
-from hcs.predict.jobs import Forecast, Run, Work
+from hcs.predict.jobs import Forecast, Rate, Run, Work
 from hcs.sandbox.apiserver.garbage import Collector
 from hcs.sandbox.apiserver.metadata import Sources, timestamp
 from hcs.sandbox.apiserver.server import ApiServer
@@ -69,6 +69,9 @@ class Oracle:
 
     def forecast(self, queue: Sequence[Work], kinds: Sequence[str]) -> list[dict[str, Forecast]]:
         return [{kind: self._one(work, kind) for kind in kinds} for work in queue]
+
+    def slowdown(self, a: str, b: str) -> Rate:
+        return Rate(0.8, 0.7, 0.9)
 
     def encode(self) -> bytes:
         return b"oracle"

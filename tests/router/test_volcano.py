@@ -5,6 +5,7 @@ that no recording has; see ``test_volcano_recorded.py``. The binder does what Vo
 with the annotations that its session saw.
 """
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,7 @@ async def test_volcano_asks_again_about_a_pod_it_never_bound_and_has_it_seconds_
         assert await session.allocate("a", "n1") == ""
         await session.open()
         assert (await session.predicate("a", "n1"))["code"] == 2
+        await asyncio.sleep(3)
         assert names.ALLOCATION in (await s.get_pod("a")).annotations, "the Binding might come"
 
         async def allowed() -> bool:

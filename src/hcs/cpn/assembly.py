@@ -12,15 +12,18 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from hcs.cpn import controller, learning, transfers
 from hcs.cpn.collect.cluster import LiveCluster
+from hcs.cpn.collect.meters import ClusterMeters
 from hcs.cpn.collect.registry import Registry
 from hcs.cpn.controller import Controller
+from hcs.cpn.controller import Settings as Controlling
 from hcs.cpn.forecasts import Forecasts
 from hcs.cpn.learning import Learner, restored
+from hcs.cpn.learning import Settings as Learning
 from hcs.cpn.leases import Leadership
 from hcs.cpn.tables import load_messages
 from hcs.cpn.transfers import RATES, Mover
+from hcs.cpn.transfers import Settings as Moving
 from hcs.store.queue import QueueStore
 from hcs.wide.jobs import Milliseconds
 from hcs.wide.network import Link
@@ -34,9 +37,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``stores`` are stores of bytes that belong to no cluster: the address of each by its place.
     """
 
-    controller: controller.Settings = controller.Settings()
-    learning: learning.Settings = learning.Settings()
-    transfers: transfers.Settings = transfers.Settings()
+    controller: Controlling = Controlling()
+    learning: Learning = Learning()
+    transfers: Moving = Moving()
     planning: Planning = Planning()
     stores: dict[str, str] = {}
 
@@ -103,6 +106,7 @@ class Parts:
             settings=self.settings.controller,
         )
         self.clusters.on_change(lambda _: self.controller.wake())
+        self.controller.registry.register(ClusterMeters(self.clusters.live))
 
     def tasks(self) -> Sequence[Callable[[], Awaitable[None]]]:
         """What runs until cancelled."""

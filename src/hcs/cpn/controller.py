@@ -25,6 +25,7 @@ from hcs.cpn.jobmanifest import Overlay
 from hcs.cpn.learning import Learner
 from hcs.cpn.ledger import host_memory_left
 from hcs.cpn.orphans import Graces, first_seen, judge
+from hcs.cpn.pairs import Pairs, partings, welcomed
 from hcs.cpn.service import Expectation, Why
 from hcs.cpn.stepping import Stepper
 from hcs.cpn.views import Cluster, ClusterView
@@ -81,12 +82,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``cpu_threshold``: busy share of a cluster's CPUs above which nothing is started there. ``sharing``: jobs whose
     memory is known may share a card. ``closed``: no more jobs are expected, so the last end counts.
     ``gather``: how long changes are gathered before a decision. ``at_least``: a decision is made so often anyway.
+    ``lag``: how much later than it happens an end may be seen; cards are booked for that long past it.
+    ``first_look``: for how long a start waits until all clusters have shown what runs there.
     """
 
     cpu_threshold: float = 0.9
     sharing: bool = True
     closed: bool = False
     gather: float = 0.02
+    lag: float = 2.0
+    first_look: float = 15.0
     at_least: float = 30.0
     sweep: float = 15.0
     dispatching: Dispatching = Dispatching()
@@ -133,7 +138,7 @@ class Controller:
             registry: where the metrics live.
             settings: limits.
         """
-        self.store, self._clusters, self._forecasts, self._learner = store, clusters, forecasts, learner
+        self.store, self._clusters, self._forecasts, self.learner = store, clusters, forecasts, learner
         self.registry = registry or CollectorRegistry()
         self.now, self._data, self._may_act, self._offload = now, data, may_act, offload
         self._plan = planner or Planner().decide
@@ -154,6 +159,7 @@ class Controller:
         self.stepper = Stepper(self.dispatcher.step)
         kept = store.kept(MEMORY)
         self._memory = msgspec.json.decode(kept, type=deciding.Memory) if kept else deciding.Memory()
+        self._pairs: tuple[int, Pairs] | None = None
         self._line: tuple[tuple[Any, ...], FairLine, set[str]] | None = None
         self._expected: dict[str, Expectation] = {}
         self._last: tuple[deciding.Question, deciding.Situation] | None = None
@@ -185,7 +191,7 @@ class Controller:
                 group.create_task(self.stepper.run())
                 group.create_task(self._decide_often())
                 group.create_task(self._sweep_often())
-                group.create_task(self._learner.run(self._taught))
+                group.create_task(self.learner.run(self._taught))
         finally:
             for _, task in self._stations.values():
                 task.cancel()
@@ -258,7 +264,21 @@ class Controller:
 
     # Deciding
 
+    async def _look_first(self) -> None:
+        """Before anything is started: what of ours runs already, where that can be seen within a while.
+
+        A queue that was put back from a copy knows nothing of Jobs that were sent since; deciding first would send them
+        a second time.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.first_look):
+                while not all(station.synced for station, _ in self._stations.values()):
+                    self._meet()
+                    await asyncio.sleep(0.1)
+        await self.sweep()
+
     async def _decide_often(self) -> None:
+        looked = False
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._until_next()):  # wait_for of Python 3.11 may swallow a cancellation
@@ -267,7 +287,11 @@ class Controller:
             self._wake.clear()
             self._meet()
             if not self._may_act():
+                looked = False
                 continue
+            if not looked:
+                await self._look_first()
+                looked = True
             try:
                 await self.decide()
             except StoreError as error:
@@ -308,7 +332,10 @@ class Controller:
         now = self.now()
         views = tuple(self.views())
         queued = tuple(self.store.entries(["Queued"]))
+        self._part(now)
         placed = tuple(self.store.entries(PLACED))
+        if self._pairs is None or self._pairs[0] != self._forecasts.revision:
+            self._pairs = self._forecasts.revision, Pairs(self._forecasts.slowdowns())
         kinds = {pool.kind for view in views for pool in view.pools}
         kinds |= {entry.placement.kind for entry in placed if entry.placement is not None}
         situation = deciding.Situation(
@@ -322,10 +349,19 @@ class Controller:
             refused=self.dispatcher.refused,
             threshold=self.settings.cpu_threshold,
             sharing=self.settings.sharing,
+            pairs=self._pairs[1],
             closed=self.settings.closed,
+            lag=round(self.settings.lag * 1000),
         )
         patience = max(self._memory.patience, self._patience(deciding.ask(situation)))
         return msgspec.structs.replace(situation, memory=msgspec.structs.replace(self._memory, patience=patience))
+
+    def _part(self, now: Milliseconds) -> None:
+        """Who shared a card with a job that is gone now goes on alone."""
+        placed = {entry.id: entry for entry in self.store.entries(PLACED)}
+        for entry, placement in partings(placed, self.store.get, now):
+            with contextlib.suppress(StaleEntryError):
+                self.store.amend(entry, now=entry.changed, placement=placement)
 
     def _patience(self, question: deciding.Question) -> Milliseconds:
         """Every job joins the fair line as it comes; the line begins anew when the fleet or what is known changes."""
@@ -362,8 +398,22 @@ class Controller:
                 except StaleEntryError:
                     continue
                 self._starts.inc()
+                if place.host is not None:
+                    self._welcome(place.host, entry.id, question, situation)
             self._give_up(plan, entries)
             self._remember(memory)
+
+    def _welcome(self, host: str, guest: str, question: deciding.Question, situation: deciding.Situation) -> None:
+        """Write down that a host's end comes later now."""
+        entry = self.store.get(host)
+        runs = next((live for live in question.snapshot.running if live.job.id == host), None)
+        sharing = question.snapshot.sharing
+        if entry is None or runs is None or sharing is None:
+            return
+        pool = question.pools[runs.pool]
+        placement = welcomed(entry, runs, question.jobs[guest], pool, sharing, situation.now)
+        if placement is not None:
+            self.store.amend(entry, now=entry.changed, placement=placement)
 
     def _give_up(self, plan: Plan, entries: Mapping[str, Entry]) -> None:
         """A job that ran out of memory on the largest cards there are would wait for ever; its owner is told."""

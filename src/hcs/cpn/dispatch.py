@@ -20,6 +20,7 @@ import msgspec
 from hcs.cpn.clusterjobs import ForeignError, RejectedError, UnansweredError
 from hcs.cpn.endings import Ending, Messages, ending, failed_container, over
 from hcs.cpn.jobmanifest import job_manifest
+from hcs.cpn.peaks import Peaks
 from hcs.cpn.reports import Report, read_log, read_pods
 from hcs.cpn.watching import Station
 from hcs.kube import resources
@@ -78,7 +79,6 @@ class Dispatcher:
         may_act: Callable[[], bool] = lambda: True,
         learned: Callable[[Finished], None] = lambda _: None,
         card_memory: Callable[[str, str], Bytes | None] = lambda cluster, kind: None,
-        used_memory: Callable[[Entry], Bytes | None] = lambda entry: None,
         settings: Settings | None = None,
     ) -> None:
         """Prepare.
@@ -91,12 +91,11 @@ class Dispatcher:
             may_act: whether this process is still the one that acts.
             learned: keeps what an attempt taught; called inside the transaction that records its end.
             card_memory: bytes of a card of a kind on a cluster, if known.
-            used_memory: the most an entry's job was seen to use, by the cluster's metrics.
             settings: limits.
         """
         self._store, self._station, self._messages, self._now = store, station, messages, now
         self._may_act, self._learned = may_act, learned
-        self._card_memory, self._used_memory = card_memory, used_memory
+        self._card_memory, self.peaks = card_memory, Peaks()
         self.settings = settings or Settings()
         self.notes: dict[str, tuple[str, str]] = {}
         """Of entries that stand still: why, as reason and sentence."""
@@ -249,7 +248,9 @@ class Dispatcher:
         assert placement is not None
         running = [pod for pod in pods if pod.status.phase == "Running"]
         if running:
-            self._began.setdefault(placement.uid, self._now())
+            ran = self._now() - self._began.setdefault(placement.uid, self._now())
+            if not placement.shared and placement.host is None:
+                self.peaks.see(placement.uid, running, station.readings(), ran)
             self.notes.pop(entry.id, None)
         elif not pods or all(pod.status.phase in ("", "Pending") for pod in pods):
             waited = (self._now() - (placement.started or self._now())) / 1000
@@ -304,7 +305,7 @@ class Dispatcher:
         text = await self._log(entry, station, pods)
         ended = ending(job, pods, text, self._messages)
         report = read_log(text).over(read_pods(pods))
-        peak, source = _peak(report, self._used_memory(entry), ended, placement.memory)
+        peak, source = _peak(report, self.peaks.of(job.metadata.uid), ended, placement.memory)
         seconds = self._seconds(entry, pods)
         outcome = _OUTCOMES.get(ended.kind, "failed")
         with self._store.together():
@@ -381,6 +382,7 @@ class Dispatcher:
         if after not in PLACED and entry.placement is not None:
             self._forget(entry.id)
             self._began.pop(entry.placement.uid, None)
+            self.peaks.forget(entry.placement.uid)
         log.info("job moved: job=%s state=%s reason=%s %s", entry.id, after, reason, message)
         return moved
 

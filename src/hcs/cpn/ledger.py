@@ -78,7 +78,7 @@ def running_of(placed: Sequence[Entry], job: Callable[[Entry], Job]) -> list[Run
         name = pool_at(placement.cluster, placement.kind).name
         started = placement.started or placement.decided
         late = started - placement.decided
-        made.append(Running(job(entry), name, started, placement.upper + late, placement.host))
+        made.append(Running(job(entry), name, started, placement.upper + late, placement.host, placement.rate))
     return made
 
 

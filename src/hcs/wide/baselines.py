@@ -32,7 +32,7 @@ def _starting(snapshot: Snapshot, places: list[Place]) -> tuple[Place, ...]:
 
 def fifo(snapshot: Snapshot) -> Plan:
     """Strictly in order, on any kind; shares cards blindly; a job that failed stays at the head."""
-    free = Free(snapshot)
+    free, blind = Free(snapshot), snapshot.sharing is not None
     alone = {running.job.id: running for running in snapshot.running if running.job.cards == 1 and not running.host}
     for running in snapshot.running:
         alone.pop(running.host or "", None)
@@ -48,7 +48,7 @@ def fifo(snapshot: Snapshot) -> Plan:
         hosts = [
             running
             for running in alone.values()
-            if job.cards == 1 and job.memory is not None and running.pool in {pool.name for pool in kinds}
+            if job.cards == 1 and (job.memory is not None or blind) and running.pool in {pool.name for pool in kinds}
         ]
         if not hosts:
             break
@@ -66,7 +66,8 @@ class Free:
         self.now = snapshot.now
         self.cards = {pool.name: pool.cards for pool in snapshot.pools}
         for cards, pool, _ in snapshot.holdings():
-            self.cards[pool] -= cards
+            if pool in self.cards:
+                self.cards[pool] -= cards
 
     def fitting(self, job: Job, snapshot: Snapshot) -> list[Pool]:
         """Pools that admit the job, have the cards free and can have its bytes; the cards wait for those."""

@@ -22,31 +22,36 @@ Shares = dict[str, dict[str, float]]
 
 
 def fractional(
-    jobs: Sequence[Job], pools: Sequence[Pool], free_from: Sequence[float] = (), longest: float = inf
+    jobs: Sequence[Job],
+    pools: Sequence[Pool],
+    free_from: Sequence[float] = (),
+    longest: float = inf,
+    caution: int = 0,
 ) -> tuple[float, Shares]:
     """The least fractional makespan in milliseconds, and the shares that reach it.
 
     ``free_from`` holds for each pool the card-milliseconds already taken there. Pools on which a job would take longer
-    than ``longest`` are not used for it. Jobs that no pool admits are left out.
+    than ``longest`` are not used for it. Where times are uncertain, ``caution`` per mille of their error are added to
+    the time a job takes by itself, not to what it takes from the pool. Jobs that no pool admits are left out.
     """
     columns = [
-        (row, place, run.expected)
+        (row, place, run.expected, run.cautious(caution))
         for row, job in enumerate(jobs)
         for place, pool in enumerate(pools)
-        if (run := pool.admits(job)) is not None and run.expected <= longest
+        if (run := pool.admits(job)) is not None and run.cautious(caution) <= longest
     ]
     if not columns:
         return 0.0, {}
     count, total = len(columns), len(jobs)
     rows_eq, cols_eq, rows_ub, cols_ub, values = [], [], [], [], []
-    unit = max(time for _, _, time in columns)
-    for column, (row, place, time) in enumerate(columns):
+    unit = max(time for _, _, time, _ in columns)
+    for column, (row, place, time, alone) in enumerate(columns):
         rows_eq.append(row)
         cols_eq.append(column)
         rows_ub += [place, len(pools) + row]
         cols_ub += [column, column]
-        values += [jobs[row].cards * time / unit / pools[place].cards, time / unit]
-    placed = sorted({row for row, _, _ in columns})
+        values += [jobs[row].cards * time / unit / pools[place].cards, alone / unit]
+    placed = sorted({row for row, _, _, _ in columns})
     index = {row: at for at, row in enumerate(placed)}
     rows_ub += [*range(len(pools) + total)]
     cols_ub += [count] * (len(pools) + total)
@@ -69,7 +74,7 @@ def fractional(
     if answer.x is None:
         raise RuntimeError(f"the linear bound found no answer: {answer.message}")
     shares: Shares = {}
-    for (row, place, _), share in zip(columns, answer.x[:count], strict=True):
+    for (row, place, _, _), share in zip(columns, answer.x[:count], strict=True):
         if share > 1e-9:
             shares.setdefault(jobs[row].id, {})[pools[place].name] = float(share)
     return float(answer.x[count]) * unit, shares

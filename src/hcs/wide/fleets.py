@@ -7,12 +7,18 @@ from hcs.wide.jobs import Bytes, Job, RunTime
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """Equal cards of one cluster. ``memory`` is what one card can hold in bytes; None: not known."""
+    """Equal cards of one cluster. ``memory`` is what one card can hold in bytes; None: not known.
+
+    ``cpu`` is each card's share of its node's CPU in millicores, None: not looked at; ``busy`` is what others keep busy
+    of that.
+    """
 
     cluster: str
     kind: str
     cards: int
     memory: Bytes | None = None
+    cpu: int | None = None
+    busy: int = 0
 
     @property
     def name(self) -> str:

@@ -4,10 +4,17 @@ A run time is an interval, because it is predicted: decisions compare the expect
 upper one. With exact times both are equal.
 """
 
+from math import exp, log
+from statistics import NormalDist
+
 import msgspec
 
 Milliseconds = int
 Bytes = int
+
+UPPER_QUANTILE = 1.645
+"""Standard deviations from the expected value to the upper one: 95 per cent."""
+_NORMAL = NormalDist()
 
 
 class RunTime(msgspec.Struct, frozen=True, order=True):
@@ -25,6 +32,24 @@ class RunTime(msgspec.Struct, frozen=True, order=True):
         """A run time that is known."""
         return cls(duration, duration)
 
+    def cautious(self, caution: int) -> Milliseconds:
+        """The expected value and so many per mille of the distance to the upper one."""
+        return self.expected + (self.upper - self.expected) * caution // 1000
+
+    def left(self, age: Milliseconds) -> Milliseconds:
+        """Milliseconds still to expect of a job that has run for so long.
+
+        The median of what is left of a lognormal error whose 95 per cent quantile is the upper value. What is past that
+        by far is given an eighth of its age more.
+        """
+        if age <= 0 or self.upper == self.expected:
+            return max(1, self.expected - age)
+        sigma = log(self.upper / self.expected) / UPPER_QUANTILE
+        passed = _NORMAL.cdf(log(age / self.expected) / sigma)
+        if passed > 1 - 1e-9:
+            return max(1, age // 8)
+        return max(1, round(self.expected * exp(sigma * _NORMAL.inv_cdf((1 + passed) / 2))) - age)
+
 
 class Blob(msgspec.Struct, frozen=True, order=True):
     """Bytes under a name of their content: an image layer or a data set. Equal digests are the same bytes."""
@@ -39,7 +64,9 @@ class Job(msgspec.Struct, frozen=True):
     ``times`` holds the kinds of card it can run on; a kind that is missing is one it cannot use. ``priority``: higher
     goes first. ``deadline`` is the moment by which it should have ended; among equal priorities, jobs that would still
     make theirs go first. ``memory`` is the upper quantile of its peak on one card, context included; None: not known,
-    so it never shares. ``load`` is the share of a card's time it keeps busy in per mille.
+    so it never shares. ``load`` is the share of a card's time it keeps busy in per mille. ``profile`` names what it
+    computes, model and batch for instance: jobs of one profile differ in length only. ``cpu`` is how many millicores of
+    its node's CPU it keeps busy.
     """
 
     id: str
@@ -51,6 +78,8 @@ class Job(msgspec.Struct, frozen=True):
     inputs: tuple[Blob, ...] = ()
     memory: Bytes | None = None
     load: int = 1000
+    profile: str = ""
+    cpu: int = 0
 
     def __post_init__(self) -> None:
         if self.cards < 1:

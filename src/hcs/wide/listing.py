@@ -5,22 +5,27 @@ A job may be planned to wait for a better kind of card; taking the fastest that 
 
 from collections.abc import Iterable, Sequence
 
-from hcs.wide.jobs import Job
+from hcs.wide.jobs import Job, Milliseconds
 from hcs.wide.profile import Profile
 from hcs.wide.snapshot import Place, Snapshot
 
 
 class Board:
-    """Profiles of all pools in the making of one plan."""
+    """Profiles of all pools in the making of one plan.
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        self.profiles: dict[str, Profile] = snapshot.profiles()
+    Cards are booked until the upper end of a run, so that what was promised holds. Where nothing is promised, booking
+    them until the expected end keeps fewer of them waiting for nobody.
+    """
+
+    def __init__(self, snapshot: Snapshot, upper: bool = True) -> None:
+        self.snapshot, self.upper = snapshot, upper
+        self._kinds = {pool.name: pool.kind for pool in snapshot.pools}
+        self.profiles: dict[str, Profile] = snapshot.profiles(upper)
 
     def copy(self) -> "Board":
         """An independent copy."""
         twin = Board.__new__(Board)
-        twin.snapshot = self.snapshot
+        twin.snapshot, twin.upper, twin._kinds = self.snapshot, self.upper, self._kinds
         twin.profiles = {name: profile.copy() for name, profile in self.profiles.items()}
         return twin
 
@@ -34,7 +39,8 @@ class Board:
             ready = self.snapshot.ready(job, pool)
             if ready is None:
                 continue
-            start = self.profiles[pool.name].earliest(job.cards, run.upper, ready)
+            length = run.upper + self.snapshot.lag if self.upper else run.expected
+            start = self.profiles[pool.name].earliest(job.cards, length, ready)
             found.append((start + run.expected, Place(job.id, pool.name, start, start + run.upper)))
         return found
 
@@ -44,11 +50,18 @@ class Board:
 
     def book(self, job: Job, place: Place) -> None:
         """Take the place."""
-        self.profiles[place.pool].book(job.cards, place.start, place.end)
+        self.profiles[place.pool].book(job.cards, place.start, self.until(job, place))
 
     def release(self, job: Job, place: Place) -> None:
         """Give it back."""
-        self.profiles[place.pool].book(-job.cards, place.start, place.end)
+        self.profiles[place.pool].book(-job.cards, place.start, self.until(job, place))
+
+    def until(self, job: Job, place: Place) -> Milliseconds:
+        """Until when the place's cards are booked."""
+        if self.upper:
+            return place.end + self.snapshot.lag
+        run = job.times[self._kinds[place.pool]]
+        return place.end - run.upper + run.expected
 
 
 def listed(board: Board, jobs: Sequence[Job]) -> list[Place]:

@@ -13,13 +13,17 @@ every arrival, end and moment when somebody's patience ends.
 """
 
 from collections.abc import Callable, Sequence
+from math import isqrt
 
 import msgspec
 
 from hcs.model.refusals import Refusal
+from hcs.wide.annealing import Budget
 from hcs.wide.baselines import BASELINES, Decide
+from hcs.wide.consistency import consistent
 from hcs.wide.fleets import why_never
-from hcs.wide.improvement import Budget, improved
+from hcs.wide.guests import guests
+from hcs.wide.improvement import improved
 from hcs.wide.jobs import Job, Milliseconds
 from hcs.wide.listing import Board
 from hcs.wide.snapshot import Place, Plan, Snapshot, fetches
@@ -42,37 +46,68 @@ class Planner:
 
     def decide(self, snapshot: Snapshot) -> Plan:
         """What to start now, what is promised, what is expected."""
-        refused = [(job.id, no) for job in snapshot.waiting if (no := why_never(job, snapshot.pools)) is not None]
+        certain = not snapshot.closed or bool(snapshot.promises)
+        if not certain:
+            # The last end counts, and nobody is promised anything: plan with what is expected.
+            snapshot = _agreeing(snapshot)
+        refused = [
+            (job.id, no)
+            for job in snapshot.waiting
+            if (no := why_never(job, snapshot.pools + snapshot.away)) is not None
+        ]
         never = {job for job, _ in refused}
-        board = Board(snapshot)
+        board = Board(snapshot, upper=certain)
         able = []
         for job in snapshot.waiting:
             if job.id in never:
                 continue
             if snapshot.network is not None and not any(
-                pool.admits(job) and snapshot.ready(job, pool) is not None for pool in snapshot.pools
+                pool.admits(job) and snapshot.ready(job, pool) is not None for pool in snapshot.pools + snapshot.away
             ):
                 message = f"job {job.id} needs bytes that no cluster it could run in can get; store them or add a link"
                 refused.append((job.id, Refusal("NoWayForData", message)))
                 continue
-            able.append(job)
+            if any(pool.admits(job) for pool in snapshot.pools):
+                able.append(job)
         promises = self._promises(board, able)
         held = {place.job for place in promises}
         rest = [job for job in able if job.id not in held]
-        if snapshot.closed:
-            guide = self._guide(board, rest)
-            places = promises + self._list(board, _guided(rest, guide), guide, len(rest))
-        else:
-            guide = ()
-            places = promises + self._list(board, _ranked(snapshot, rest), (), self._settings.window)
+        shared: list[Place] = []
+        if snapshot.sharing is not None:
+            shared = self._guests(board, rest, promises)
+            joining = {place.job for place in shared}
+            rest = [job for job in rest if job.id not in joining]
+        guide, places = self._rest(board, rest, promises)
         return Plan(
-            starts=tuple(place for place in places if place.start <= snapshot.now),
+            starts=tuple(place for place in places if place.start <= snapshot.now) + tuple(shared),
             promises=tuple(place for place in promises if place.start > snapshot.now),
             expected=tuple(places),
             guide=guide,
             fetches=fetches(snapshot, places),
             refused=tuple(refused),
         )
+
+    def _rest(self, board: Board, rest: Sequence[Job], promises: list[Place]) -> tuple[tuple[Place, ...], list[Place]]:
+        """The guide, and the places of promised jobs and of all others, which are booked."""
+        if board.snapshot.closed:
+            guide = self._guide(board, rest)
+            return guide, promises + self._list(board, _guided(rest, guide), guide, len(rest))
+        return (), promises + self._list(board, _ranked(board.snapshot, rest), (), self._settings.window)
+
+    def _guests(self, board: Board, rest: Sequence[Job], promises: list[Place]) -> list[Place]:
+        """Who joins a running job now, against where all would go without; their cards are booked."""
+        snapshot = board.snapshot
+        trial = board.copy()
+        if snapshot.closed:
+            pools = {place.job: place.pool for place in snapshot.guide}
+            if not pools:
+                return []
+            order = _guided(rest, snapshot.guide)
+            places = self._list(trial, order, snapshot.guide, len(rest))
+            latest = float(max((place.end for place in snapshot.guide), default=snapshot.now))
+            return guests(board, order[::-1], places, latest)[0]
+        order = _ranked(snapshot, rest)
+        return guests(board, order[: self._settings.window], self._list(trial, order, (), self._settings.window))[0]
 
     def _promises(self, board: Board, jobs: Sequence[Job]) -> list[Place]:
         """Earlier promises, moved forward where that is possible, then those of jobs whose patience has ended."""
@@ -85,7 +120,11 @@ class Planner:
             if job is None:
                 continue
             profile = board.profiles.get(place.pool)
-            if profile is None or place.start < snapshot.now or not profile.fits(job.cards, place.start, place.end):
+            if (
+                profile is None
+                or place.start < snapshot.now
+                or not profile.fits(job.cards, place.start, board.until(job, place))
+            ):
                 # Something overran, or the pool is gone: the promise is made anew, in its turn.
                 broken.append(job)
                 continue
@@ -117,12 +156,14 @@ class Planner:
         snapshot, budget = board.snapshot, self._settings.budget
         if not {job.id for job in jobs} <= {place.job for place in snapshot.guide}:
             return improved(board, jobs, snapshot.guide, budget, self._stop)
+        little = msgspec.structs.replace(budget, restarts=1, moves=budget.moves // 10, rounds=0)
+        if any(run.upper > run.expected for job in jobs for run in job.times.values()):
+            return improved(board, jobs, snapshot.guide, little, self._stop)
         ends = max((place.end for place in snapshot.guide), default=snapshot.now)
         trial = self._list(board.copy(), _guided(jobs, snapshot.guide), snapshot.guide, len(jobs))
         late = max((place.end for place in trial), default=snapshot.now)
         if abs(late - ends) * 1000 <= budget.drift * (ends - snapshot.now):
             return snapshot.guide
-        little = msgspec.structs.replace(budget, restarts=1, moves=budget.moves // 10, rounds=0)
         return improved(board, jobs, snapshot.guide, little, self._stop)
 
     @staticmethod
@@ -145,9 +186,29 @@ class Planner:
         return places
 
 
+def _agreeing(snapshot: Snapshot) -> Snapshot:
+    """The same with times that agree between jobs of one profile."""
+    made = consistent([*snapshot.waiting, *(running.job for running in snapshot.running)])
+    kinds = {pool.name: pool.kind for pool in snapshot.pools}
+    running = []
+    for live in snapshot.running:
+        job, kind = made[live.job.id], kinds.get(live.pool, "")
+        if kind in job.times:
+            until = live.until + job.times[kind].upper - live.job.times[kind].upper
+            live = msgspec.structs.replace(live, job=job, until=until)
+        running.append(live)
+    waiting = tuple(made[job.id] for job in snapshot.waiting)
+    return msgspec.structs.replace(snapshot, waiting=waiting, running=tuple(running))
+
+
 def cost(job: Job) -> Milliseconds:
-    """What the job takes from the fleet at the least: card-milliseconds on its best kind."""
-    return job.cards * min(run.expected for run in job.times.values())
+    """What counts against the job: its time on its best kind, times the root of its cards.
+
+    By card-milliseconds a wide job is last among equals until it is promised a place, and a fleet that is never empty
+    then drains once for each of them: the longest wait hangs on chance. By time alone the narrow ones pay. The root
+    lies between the two.
+    """
+    return min(run.expected for run in job.times.values()) * isqrt(job.cards * 1_000_000) // 1000
 
 
 def _ranked(snapshot: Snapshot, jobs: Sequence[Job]) -> list[Job]:

@@ -1,19 +1,20 @@
-"""Virtual time around the planner: arrivals, ends, transfers, sharing, failures, and times that were predicted wrong.
+"""Virtual time around the planner: arrivals, ends, transfers, sharing, failures, outages, and wrong predictions.
 
-The same policies decide here and in the controller. What a job really takes is kept apart from what the planner is
-told. Cards are counted at every start: a policy that books one twice ends the run with an error.
+The same policies decide here and in the controller. What is really so is kept apart from what the planner is told.
+Cards are counted at every start: a policy that books one twice ends the run with an error.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 
-import msgspec
-
 from hcs.model.refusals import Refusal
+from hcs.wide.chances import Chances
 from hcs.wide.fleets import Pool
 from hcs.wide.jobs import Job, Milliseconds
 from hcs.wide.network import Network
+from hcs.wide.outcomes import Outcome, Report
 from hcs.wide.patience import FairLine
+from hcs.wide.sharing import Rates, Sharing, joined, parted
 from hcs.wide.snapshot import Place, Plan, Running, Snapshot
 
 Decide = Callable[[Snapshot], Plan]
@@ -21,58 +22,17 @@ Actual = Mapping[str, Mapping[str, Milliseconds]]
 """Of each job, what it really takes alone on each kind."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """One job that ended. ``started`` is when it last took its cards."""
-
-    job: str
-    pool: str
-    arrival: Milliseconds
-    started: Milliseconds
-    ended: Milliseconds
-
-    @property
-    def wait(self) -> Milliseconds:
-        """From arrival to its cards."""
-        return self.started - self.arrival
-
-    @property
-    def completion(self) -> Milliseconds:
-        """From arrival to its end."""
-        return self.ended - self.arrival
-
-
-class Report(msgspec.Struct, frozen=True):
-    """What happened. ``broken`` counts promises that were not kept; ``deadlocks`` heads that were given up."""
-
-    outcomes: tuple[Outcome, ...]
-    refused: tuple[tuple[str, Refusal], ...] = ()
-    unfinished: tuple[str, ...] = ()
-    out_of_memory: int = 0
-    deadlocks: int = 0
-    failures: int = 0
-    broken: int = 0
-    decisions: int = 0
-    bytes_moved: int = 0
-    placed: tuple[Place, ...] = ()
-
-
-class Chances(msgspec.Struct, frozen=True):
-    """Which attempts fail, after which part of the run in per mille: job and attempt to part."""
-
-    failing: dict[str, tuple[int, ...]] = {}
-    """A job's attempt n fails after ``failing[job][n]`` per mille; attempts past the end succeed."""
-
-
 class _Live:
-    """A running job: work left at full rate, and the rate."""
+    """A running job: what is believed of it, the work that is left at full rate, and its true rate."""
 
     def __init__(self, running: Running, work: Milliseconds, begins: Milliseconds, fails: int | None) -> None:
         self.running, self.left, self.since, self.rate = running, work * 1000, begins, 1000
         self.fails = fails
+        self.done: Milliseconds | None = None
 
     def end(self) -> Milliseconds:
         """When it ends at the present rate."""
-        return self.since + ceil(self.left / self.rate)
+        return self.since + max(0, ceil(self.left / self.rate))
 
     def pace(self, now: Milliseconds, rate: int) -> None:
         """Go on at another rate."""
@@ -97,13 +57,17 @@ class Simulation:
         patience: Milliseconds | None = None,
         limit: int = 3,
         launch: Milliseconds = 60_000,
+        sharing: Sharing | None = None,
+        lag: Milliseconds = 0,
     ) -> None:
+        """``sharing`` and ``lag`` are what the planner is told; ``chances`` has what is really so."""
         self._coming = sorted(jobs, key=lambda job: (job.arrival, job.id))[::-1]
         self._jobs = {job.id: job for job in jobs}
         self._pools, self._kinds = pools, {pool.name: pool for pool in pools}
         self._actual = actual or {job.id: {kind: run.expected for kind, run in job.times.items()} for job in jobs}
         self._network, self._chances, self._closed = network, chances or Chances(), closed
         self._patience, self._limit, self._launch = patience, limit, launch
+        self._sharing, self._lag = sharing, lag
         self._line = FairLine(pools, self._coming[-1].arrival if self._coming else 0)
         self._waiting: dict[str, Job] = {}
         self._live: dict[str, _Live] = {}
@@ -113,15 +77,18 @@ class Simulation:
         self._refused: dict[str, Refusal] = {}
         self._outcomes: list[Outcome] = []
         self._placed: list[Place] = []
-        self._counts = {"out_of_memory": 0, "deadlocks": 0, "failures": 0, "broken": 0, "decisions": 0}
-        self._arrivals: set[Milliseconds] = set()
+        names = ("out_of_memory", "deadlocks", "failures", "broken", "displaced", "lost", "shared", "decisions")
+        self._counts = dict.fromkeys(names, 0)
+        self._now: Milliseconds = -1
+        # Moments at which something else changes: bytes arrive, a pool vanishes or comes back.
+        self._moments = {moment for outage in self._chances.outages for moment in (outage.begins, outage.ends)}
 
     def run(self, decide: Decide) -> Report:
         """Until nothing is left to happen."""
         while (now := self._next()) is not None:
             self._advance(now)
-            while self._waiting and self._decide(decide, now):
-                pass
+            if self._waiting:
+                self._decide(decide, now)
         return Report(
             outcomes=tuple(self._outcomes),
             refused=tuple(self._refused.items()),
@@ -133,9 +100,10 @@ class Simulation:
 
     def snapshot(self, now: Milliseconds) -> Snapshot:
         """What a policy sees."""
+        away = {pool.name for pool in self._pools if self._chances.away(pool.name, now)}
         return Snapshot(
             now=now,
-            pools=self._pools,
+            pools=tuple(pool for pool in self._pools if pool.name not in away),
             waiting=tuple(self._waiting.values()),
             running=tuple(live.running for live in self._live.values()),
             promises=self._promises,
@@ -144,49 +112,89 @@ class Simulation:
             closed=self._closed and not self._coming,
             patience=self._line.patience if self._patience is None else self._patience,
             network=self._network,
+            sharing=self._sharing,
+            away=tuple(pool for pool in self._pools if pool.name in away),
+            lag=self._lag,
         )
+
+    def _seen(self, live: _Live) -> Milliseconds:
+        """When the planner learns of the end."""
+        job = live.running.job.id
+        seen = live.end() if live.done is None else live.done
+        seen += self._chances.late.get(job, 0)
+        outage = self._chances.away(live.running.pool, seen)
+        return seen if outage is None else outage.ends
 
     def _next(self) -> Milliseconds | None:
         """The next moment at which something happens."""
-        moments = [live.end() for live in self._live.values()]
+        moments = [self._seen(live) for live in self._live.values()]
+        moments += [live.end() for live in self._live.values() if live.done is None]
         if self._coming:
             moments.append(self._coming[-1].arrival)
-        moments += self._arrivals
+        if self._live or self._coming or self._waiting:
+            moments += self._moments
         if moments and self._waiting and not self._closed:
             patience = self._line.patience if self._patience is None else self._patience
-            last = max((live.since for live in self._live.values()), default=0)
             held = {place.job for place in self._promises}
             ages = [job.arrival + patience for job in self._waiting.values() if job.id not in held]
-            moments += [age for age in ages if age > max(last, self._now)]
+            moments += [age for age in ages if age > self._now]
         moments += [place.start for place in self._promises if place.start > self._now] if moments else []
         return min(moments, default=None)
 
-    _now: Milliseconds = -1
-
     def _advance(self, now: Milliseconds) -> None:
-        """Ends and arrivals of this moment."""
+        """Ends, arrivals and outages of this moment."""
         self._now = now
-        self._arrivals = {moment for moment in self._arrivals if moment > now}
-        for live in [live for live in self._live.values() if live.end() <= now]:
+        self._moments = {moment for moment in self._moments if moment > now}
+        for live in [live for live in self._live.values() if live.done is None and live.end() <= now]:
+            self._finish(live)
+        for live in [live for live in self._live.values() if live.done is not None and self._seen(live) <= now]:
             self._end(live, now)
+        for outage in self._chances.outages:
+            if outage.kills and outage.begins == now:
+                for live in [live for live in self._live.values() if live.running.pool == outage.pool]:
+                    if live.done is None:
+                        self._lose(live)
         while self._coming and self._coming[-1].arrival <= now:
             job = self._coming.pop()
             self._line.join(job)
             self._waiting[job.id] = job
 
+    def _partners(self, live: _Live) -> list[_Live]:
+        """Who shares the card with the job."""
+        one = live.running
+        return [
+            other
+            for other in self._live.values()
+            if one.job.id == other.running.host or one.host == other.running.job.id
+        ]
+
+    def _finish(self, live: _Live) -> None:
+        """It is over in truth: its partner runs at full rate from now on, whoever knows."""
+        live.done = live.end()
+        for other in self._partners(live):
+            if other.done is None:
+                other.pace(live.done, 1000)
+
     def _end(self, live: _Live, now: Milliseconds) -> None:
+        """The planner learns of the end."""
         running = live.running
+        for other in self._partners(live):
+            other.running = parted(other.running, running, now)
         del self._live[running.job.id]
-        for other in self._live.values():
-            if running.job.id == other.running.host or running.host == other.running.job.id:
-                other.pace(now, 1000)
-                other.running = msgspec.structs.replace(other.running, host=None)
         if live.fails is not None:
             self._counts["failures"] += 1
             self._again(running.job)
             return
-        arrival = running.job.arrival
-        self._outcomes.append(Outcome(running.job.id, running.pool, arrival, running.started, now))
+        assert live.done is not None
+        self._outcomes.append(
+            Outcome(running.job.id, running.pool, running.job.arrival, running.started, live.done, running.host)
+        )
+
+    def _lose(self, live: _Live) -> None:
+        """Its pool went down under it: nobody's fault, so it is not held against the job."""
+        del self._live[live.running.job.id]
+        self._counts["lost"] += 1
+        self._waiting[live.running.job.id] = live.running.job
 
     def _again(self, job: Job) -> None:
         """Back into the queue, or out of it when it failed too often."""
@@ -197,8 +205,8 @@ class Simulation:
             return
         self._waiting[job.id] = job
 
-    def _decide(self, decide: Decide, now: Milliseconds) -> bool:
-        """Ask once and act; True when the answer left the queue changed in a way that asks for another."""
+    def _decide(self, decide: Decide, now: Milliseconds) -> None:
+        """Ask once and act."""
         plan = decide(self.snapshot(now))
         self._counts["decisions"] += 1
         for job, refusal in plan.refused:
@@ -209,49 +217,77 @@ class Simulation:
         for before in self._promises:
             after = made.get(before.job)
             late = after is not None and after.start > before.start
-            lost = after is None and before.job not in started and before.job in self._waiting
-            self._counts["broken"] += late or lost
+            missing = after is None and before.job not in started and before.job in self._waiting
+            if late or missing:
+                self._counts["displaced" if self._chances.away(before.pool, now) else "broken"] += 1
         self._promises, self._guide = plan.promises, plan.guide
         if self._network is not None:
             for job, cluster in plan.fetches:
                 for transfer in self._network.fetch(cluster, self._jobs[job].inputs, now) or ():
-                    self._arrivals.add(transfer.arrives)
+                    self._moments.add(transfer.arrives)
         for place in plan.starts:
             self._start(place, now)
-        return False
 
     def _start(self, place: Place, now: Milliseconds) -> None:
         job, pool = self._waiting.pop(place.job), self._kinds[place.pool]
+        if self._chances.away(pool.name, now):
+            raise AssertionError(f"{job.id} is started in {pool.name}, which is out of reach at {now}")
         self._placed.append(place)
-        host = self._live.get(place.host or "")
-        needed = [job.memory, host.running.job.memory] if host is not None else [job.memory]
-        sizes = [size for size in needed if size is not None]
-        run = self._actual[job.id][pool.kind]
         begins = now
         if self._network is not None and job.inputs:
             self._network.fetch(pool.cluster, job.inputs, now)
             begins = max(self._network.present(pool.cluster, blob.digest, now) for blob in job.inputs)
-        fails = self._chances.failing.get(job.id, ())
-        attempt = self._attempts.get(job.id, 0)
-        part = fails[attempt] if attempt < len(fails) else None
-        if pool.memory is not None and sum(sizes) > pool.memory:
+        host = self._live.get(place.host or "")
+        rates = None if host is None else self._rates(job, host.running.job, pool)
+        work, fails = self._actual[job.id][pool.kind], self._failing(job)
+        if self._overfull(job, host, pool, rates):
             self._counts["out_of_memory"] += 1
-            self._counts["deadlocks"] += attempt + 1 >= self._limit
-            run, part = self._launch, 1000
-        upper = job.times[pool.kind].upper + begins - now
-        running = Running(job, place.pool, now, max(place.end, now + upper), place.host)
-        work = run if part is None else max(1, run * part // 1000)
-        live = _Live(running, work, begins, part)
+            self._counts["deadlocks"] += self._attempts.get(job.id, 0) + 1 >= self._limit
+            work, fails, rates = self._launch, 1000, Rates(1000, 1000)
+        elif fails is not None:
+            work = max(1, work * fails // 1000)
+        until = max(place.end, now + job.times[pool.kind].upper + begins - now)
+        live = _Live(Running(job, place.pool, now, until, place.host), work, begins, fails)
         self._live[job.id] = live
-        if host is not None:
-            rate = min(1000, 1_000_000 // (job.load + host.running.job.load))
-            for each in (live, host):
-                each.pace(now, rate)
-                each.running = msgspec.structs.replace(each.running, until=max(each.running.until, each.end()))
-        used = sum(
-            live.running.job.cards
-            for live in self._live.values()
-            if live.running.pool == place.pool and live.running.host not in self._live
-        )
-        if used > pool.cards:
-            raise AssertionError(f"{used} of {pool.cards} cards of {pool.name} are taken at {now}")
+        if host is not None and rates is not None:
+            self._counts["shared"] += 1
+            self._join(live, host, pool, rates, begins)
+        self._check(pool, now)
+
+    def _failing(self, job: Job) -> int | None:
+        parts, attempt = self._chances.failing.get(job.id, ()), self._attempts.get(job.id, 0)
+        return parts[attempt] if attempt < len(parts) else None
+
+    def _rates(self, guest: Job, host: Job, pool: Pool) -> Rates:
+        """How fast both really run: what the card leaves them, and what the CPU does."""
+        rates = self._chances.rates(pool.kind, guest, host)
+        wanted = pool.busy + sum(self._chances.cpu.get(job.id, job.cpu) for job in (guest, host))
+        if pool.cpu is None or wanted <= pool.cpu or not min(rates.guest, rates.host):
+            return rates
+        return Rates(max(1, rates.guest * pool.cpu // wanted), max(1, rates.host * pool.cpu // wanted))
+
+    @staticmethod
+    def _overfull(job: Job, host: _Live | None, pool: Pool, rates: Rates | None) -> bool:
+        needed = [job.memory] if host is None else [job.memory, host.running.job.memory]
+        known = sum(size for size in needed if size is not None)
+        short = pool.memory is not None and known > pool.memory
+        return short or (rates is not None and min(rates.guest, rates.host) == 0)
+
+    def _join(self, guest: _Live, host: _Live, pool: Pool, rates: Rates, begins: Milliseconds) -> None:
+        """The truth gets its rates, and the planner its belief: what its table says, or the truth where it has none."""
+        if host.done is None:
+            guest.pace(begins, rates.guest)
+            host.pace(begins, rates.host)
+        job, now = guest.running.job, guest.running.started
+        believed = None if self._sharing is None else self._sharing.beside(job, host.running.job, pool)
+        if believed is not None and self._sharing is not None:
+            believed = self._sharing.lower(believed)
+        guest.running, host.running = joined(host.running, job, pool, believed or rates, now, begins)
+
+    def _check(self, pool: Pool, now: Milliseconds) -> None:
+        """Nobody may take a card that is taken, nor be the third on one."""
+        here = [live.running for live in self._live.values() if live.running.pool == pool.name]
+        used = sum(running.job.cards for running in here if running.host not in self._live)
+        hosts = [running.host for running in here if running.host in self._live]
+        if used > pool.cards or len(set(hosts)) < len(hosts):
+            raise AssertionError(f"{used} of {pool.cards} cards of {pool.name} are taken at {now}, shared by {hosts}")

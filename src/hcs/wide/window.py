@@ -14,7 +14,7 @@ from ortools.sat.python import cp_model
 from hcs.wide.jobs import Milliseconds
 
 if TYPE_CHECKING:
-    from hcs.wide.improvement import Lanes
+    from hcs.wide.lanes import Lanes
 
 TICKS = 2000
 
@@ -57,7 +57,8 @@ def solved(
             interval = model.new_optional_interval_var(begin[row], length, stop, here, f"i{row}_{place}")
             intervals[place].append(interval)
             demands[place].append(lanes.cards[row])
-            model.add(goal >= stop).only_enforce_if(here)
+            margin = -(-lanes.margins[row][place] // tick)
+            model.add(goal >= stop + margin).only_enforce_if(here)
             ready = -(-lanes.ready[row][place] // tick)
             if ready:
                 model.add(begin[row] >= ready).only_enforce_if(here)
@@ -94,5 +95,4 @@ def solved(
     for row in free:
         pools[row] = next(place for place in lanes.options(row) if solver.boolean_value(present[row, place]))
         moments[row] = solver.value(begin[row]) * tick
-    late = max(moments[row] + lanes.times[row][pools[row]] for row in rows)
-    return (pools, moments) if late < end else None
+    return (pools, moments) if lanes.last(pools, moments) < end else None

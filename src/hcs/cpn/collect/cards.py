@@ -34,7 +34,8 @@ Series = tuple[str, frozenset[tuple[str, str]]]
 class CardReading(msgspec.Struct, frozen=True):
     """What one exporter says of one card. ``utilization`` is 0 to 1; None is not known.
 
-    ``node`` is what the exporter calls the node: a name or an address. ``index`` is the driver's number.
+    ``node`` is what the exporter calls the node: a name or an address. ``index`` is the driver's number, ``instance``
+    the target that was scraped.
     """
 
     source: str
@@ -48,6 +49,7 @@ class CardReading(msgspec.Struct, frozen=True):
     utilization: float | None = None
     healthy: bool | None = None
     age: Milliseconds = 0
+    instance: str = ""
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -82,7 +84,7 @@ def read_cards(
         window: that window, in seconds.
     """
     doubts: dict[str, None] = {}
-    found: dict[tuple[str, str, str], _Card] = {}
+    found: dict[tuple[str, str, str, str], _Card] = {}
     wanted = set(source.metrics())
     for sample in samples:
         name = sample.labels.get("__name__", "")
@@ -99,7 +101,8 @@ def read_cards(
             continue
         vendor = source.vendor or vendor_word(sample.labels.get(source.vendor_label, "")[:40])
         node = node_of(sample.labels, source.node)
-        card = found.setdefault((vendor, node, device), _Card(vendor, node, device, sample.labels))
+        instance = sample.labels.get("instance", "")
+        card = found.setdefault((vendor, node, instance, device), _Card(vendor, node, device, sample.labels))
         card.note(name, next((sample.labels[key] for key in source.part if sample.labels.get(key)), ""), sample, age)
     frozen = _frozen(source, still)
     cards = []
@@ -112,7 +115,7 @@ def read_cards(
                 "it does when it can read no new ones"
             ] = None
         cards.append(reading)
-    return Read(tuple(sorted(cards, key=lambda one: (one.node, one.device))), tuple(doubts))
+    return Read(tuple(sorted(cards, key=lambda one: (one.node, one.instance, one.device))), tuple(doubts))
 
 
 class _Card:
@@ -147,6 +150,7 @@ class _Card:
             utilization=utilization,
             healthy=healthy,
             age=max(0, round(max(ages, default=0.0) * 1000)),
+            instance=self.labels.get("instance", ""),
         )
 
     def _take(self, metrics: Iterable[str], ages: list[float], *, add: bool) -> float | None:

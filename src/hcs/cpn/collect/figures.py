@@ -167,8 +167,8 @@ def _hosts(
     bounds: Bounds,
 ) -> list[HostReading]:
     """Readings of hosts. A rate outlives its exporter for minutes, so it counts only with a fresh sample under it."""
-    busy: dict[str, tuple[float, float]] = {}
-    free: dict[str, tuple[float, float]] = {}
+    busy: dict[tuple[str, str], tuple[float, float]] = {}
+    free: dict[tuple[str, str], tuple[float, float]] = {}
     fresh = {
         frozenset(sample.labels.items()): sample.value
         for sample in told.get(f"busy age {source.name}", Answer()).samples
@@ -178,22 +178,27 @@ def _hosts(
         if sample.value is None or age is None or age > bounds.stale or up.get(_target(sample), 1.0) == 0:
             continue
         if -0.1 <= sample.value <= 1.0:  # rates are extrapolated: an idle host may come out a little below nothing
-            busy[node_of(sample.labels, source.node)] = max(0.0, sample.value), max(0.0, age)
+            busy[_host(sample, source)] = max(0.0, sample.value), max(0.0, age)
     for sample in samples:
         age = ages.get(series_of(sample.labels, source.available))
         if sample.labels.get("__name__") == source.available and age is not None and (sample.value or -1.0) >= 0:
             assert sample.value is not None
-            free[node_of(sample.labels, source.node)] = sample.value, max(0.0, age)
+            free[_host(sample, source)] = sample.value, max(0.0, age)
     return [
         HostReading(
-            node,
-            busy=busy[node][0] if node in busy else None,
-            busy_age=round(busy[node][1] * 1000) if node in busy else 0,
-            free=round(free[node][0]) if node in free else None,
-            free_age=round(free[node][1] * 1000) if node in free else 0,
+            host[0],
+            busy=busy[host][0] if host in busy else None,
+            busy_age=round(busy[host][1] * 1000) if host in busy else 0,
+            free=round(free[host][0]) if host in free else None,
+            free_age=round(free[host][1] * 1000) if host in free else 0,
         )
-        for node in sorted({*busy, *free})
+        for host in sorted({*busy, *free})
     ]
+
+
+def _host(sample: Sample, source: Source) -> tuple[str, str]:
+    """Its node, and the target that tells of it: behind one address there may be several hosts."""
+    return node_of(sample.labels, source.node), sample.labels.get("instance", "")
 
 
 def _ages(samples: Iterable[Sample]) -> dict[Series, float]:

@@ -53,7 +53,7 @@ def join(
     names = _names(machines)
     finder = _Finder(stock)
     doubts = list(figures.doubts)
-    best: dict[tuple[str, str, str], tuple[CardReading, str]] = {}
+    best: dict[tuple[str, str, str, str], tuple[CardReading, str]] = {}
     for reading in figures.cards:
         placed = msgspec.structs.replace(reading, node=names.get(reading.node, reading.node))
         card = finder.card(placed)
@@ -63,7 +63,7 @@ def join(
             placed = _believed(placed, card, doubts)
         elif not kind and settled:
             doubts.append(f"{reading.source} tells of {reading.vendor} cards that are none of this cluster's")
-        key = (placed.vendor, placed.node, placed.device)
+        key = (placed.vendor, placed.node, "" if reading.node in names or card else placed.instance, placed.device)
         before = best.get(key)
         best[key] = (_merge(before[0], placed) if before is not None else placed), kind
     readings = tuple(reading for reading, _ in best.values())
