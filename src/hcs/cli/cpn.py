@@ -60,10 +60,15 @@ def _load(registered: Registered) -> Any:
     if not isinstance(target, typer.Typer):
         target = typer.Typer(add_completion=False, rich_markup_mode=None)
         function = getattr(module, registered.name)
-        target.command(registered.name, epilog=getattr(module, "EPILOGS", {}).get(registered.name))(function)
+        target.command(registered.name, epilog=_epilog(module, registered.name))(function)
     command = get_command(target)
     command.name = registered.name
     return command
+
+
+def _epilog(module: Any, name: str) -> str | None:
+    """What stands below a command's help: its own of several, or that of a module with one command."""
+    return getattr(module, "EPILOGS", {}).get(name) or getattr(module, "EPILOG", None)
 
 
 app = typer.Typer(cls=_Group, no_args_is_help=True, add_completion=False, rich_markup_mode=None, epilog=_EPILOG)
