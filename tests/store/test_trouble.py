@@ -178,7 +178,8 @@ def test_a_lost_log_of_changes_is_noticed(tmp_path: Path) -> None:
     log.unlink()
     with pytest.raises(StoreDamagedError, match=r"QueueLostChanges: .*queue\.db\.lock to go on"):
         opened(path)
-    log.write_bytes(raw[:-2000] + b"\0" * 2000)
+    half = len(raw) // 2  # its very end may be a change that nobody was told of
+    log.write_bytes(raw[:half] + b"\0" * half)
     with pytest.raises(StoreDamagedError, match="QueueLostChanges"):
         opened(path)
     (tmp_path / "queue.db.lock").unlink()
