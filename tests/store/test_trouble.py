@@ -134,6 +134,8 @@ def test_a_folder_without_room_for_a_new_queue_is_refused(tmp_path: Path) -> Non
         pytest.param(lambda path: _other(path), "NotAQueue", id="another-database"),
         pytest.param(lambda path: _newer(path), "QueueTooNew", id="from-the-future"),
         pytest.param(lambda path: _flip(path, b"job-7"), "QueueDamaged", id="a-flipped-bit"),
+        pytest.param(lambda path: _flip(path, b"waits for a place"), "QueueDamaged", id="a-flipped-bit-of-a-sentence"),
+        pytest.param(lambda path: _flip(path, b"bytesbytes"), "QueueDamaged", id="a-flipped-bit-of-what-is-kept"),
     ],
 )
 def test_a_damaged_file_is_refused_and_left_as_it_is(
