@@ -17,6 +17,7 @@ from hcs.cpn.blobs import BlobFiles, BlobStore
 from hcs.cpn.leases import Leadership
 from hcs.cpn.server import make_app
 from hcs.cpn.server_access import Tokens, check_exposure
+from hcs.cpn.wire import PORT
 from hcs.kube.connection import ApiUnreachableError, connect
 from hcs.model.quantities import QuantityError, parse_bytes
 from hcs.model.refusals import Refusal, RefusedError
@@ -33,7 +34,7 @@ def run(
     host: Annotated[
         str, typer.Option(help="Address to listen on; others than loopback need --token-file.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8090,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = PORT,
     token_file: Annotated[Path | None, typer.Option(help="File with the token that clients must bear.")] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file of settings; see docs/cpn-operating.md.")] = None,
     clusters: Annotated[
