@@ -18,7 +18,7 @@ from lightkube import AsyncClient
 
 from hcs.cpn.collect.cards import CardReading
 from hcs.cpn.collect.connection import Site, connect_site
-from hcs.cpn.collect.figures import Bounds, Figures
+from hcs.cpn.collect.figures import Bounds, Figures, Seconds
 from hcs.cpn.collect.inventory import Inventory, Machine
 from hcs.cpn.collect.joining import Joined, aged, join
 from hcs.cpn.collect.kubernetes import CredentialsError, ForeignJob, KubernetesState
@@ -33,7 +33,7 @@ from hcs.wide.jobs import Milliseconds
 log = logging.getLogger(__name__)
 
 
-class Timing(msgspec.Struct, frozen=True):
+class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How often things are asked, in seconds.
 
     ``beat``: between heartbeats of the API; ``deadline``: how long one, or a query for metrics, may take.
@@ -41,10 +41,10 @@ class Timing(msgspec.Struct, frozen=True):
     anybody is told. ``metrics``: how often metrics are asked for, and how old they may be.
     """
 
-    beat: float = 5.0
-    deadline: float = 5.0
-    reconnect: float = 10.0
-    settle: float = 0.05
+    beat: Seconds = 5.0
+    deadline: Seconds = 5.0
+    reconnect: Seconds = 10.0
+    settle: Seconds = 0.05
     metrics: Bounds = Bounds()
 
 
