@@ -246,7 +246,7 @@ async def test_a_connection_that_is_dead_without_a_word_is_noticed(tmp_path: Pat
         silent = Silent(s.api)
         cluster = live(s, transport=silent)
         await ready(s, cluster)
-        silent.deaf = True
+        silent.lose()
         await s.add_node("n2", card(0))
         await s.until(lambda: not cluster.view().reachable)
         assert cluster.view().message == "cluster east cannot be used: no answer in time"
