@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from tests.router.scene import ROOT
 
+from hcs.agent.figures import GAUGES
 from hcs.cpn.collect.registry import Settings
 from hcs.cpn.collect.sources import load_sources
 from hcs.model.refusals import RefusedError
@@ -42,6 +43,17 @@ def test_the_example_of_the_documentation_is_a_metrics_file(tmp_path: Path) -> N
     assert len(load_sources(path)) == len(load_sources())  # one added, one switched off
     for source in load_sources():
         assert source.host or f"| `{source.name}` |" in text
+
+
+def test_our_own_agent_is_asked_for_what_it_tells() -> None:
+    told = {name: factor for name, _, factor, _ in GAUGES}
+    (agent,) = [source for source in load_sources() if source.name == "hcs-agent"]
+    assert agent.utilization is not None
+    assert agent.used is not None
+    assert told[agent.utilization.metrics[0]] == 1
+    assert agent.utilization.full == 100
+    assert told[agent.used.metrics[0]] == 2**20  # from MiB, so it is bytes
+    assert agent.used.unit == "B"
 
 
 def test_no_metric_belongs_to_two_exporters() -> None:

@@ -85,6 +85,7 @@ class LiveCluster:
         self.site, self._queue, self._on_change, self._connect = site, queue, on_change, connect
         self._timing, self._now, self._pause = timing or Timing(), now, pause
         self._client: AsyncClient | None = None
+        self._retired: list[AsyncClient] = []
         self._state: KubernetesState | None = None
         self._stock: Inventory | None = None
         self._shown, self._machines = _EMPTY, dict[str, Machine]()
@@ -170,6 +171,7 @@ class LiveCluster:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+            await self._close_retired(leave=0)
 
     async def _follow(self) -> None:
         while True:
@@ -199,8 +201,14 @@ class LiveCluster:
             self._fail(str(error))
         finally:
             self._state, self._client = None, None
+            self._retired.append(client)
+            await self._close_retired(leave=2)
+
+    async def _close_retired(self, *, leave: int) -> None:
+        """Close connections of the past; the newest are left for whoever still has a request under way on them."""
+        while len(self._retired) > leave:
             with contextlib.suppress(Exception):
-                await client.close()
+                await self._retired.pop(0).close()
 
     def _saw(self) -> None:
         self._seen = self._now()
