@@ -28,7 +28,7 @@ Object = dict[str, Any]
 CONFIG = Path(__file__).parents[1] / "config"
 REAL_PROGRAMS = ("etcd", "kube-apiserver")
 NO_REAL_SERVER = "no real Kubernetes: no etcd and kube-apiserver in KUBEBUILDER_ASSETS or /usr/local/kubebuilder/bin"
-ACCOUNTS = ("injector", "router", "healer")
+ACCOUNTS = ("injector", "router", "healer", "cpn")
 TOKENS = "\n".join(
     [
         'admin-token,admin,admin,"system:masters"',

@@ -1,193 +1,259 @@
-"""The interceptor on a real NVIDIA card: frameworks under a quota, the ledger against NVML, two tenants, step time.
+"""The interceptor on a real NVIDIA card: programs under a quota, the ledger against the driver, two tenants, step time.
 
-Each check is a program of its own, run under ``hcs quota run`` or ``hcs quota verify``; frameworks that are not
-installed are left out, and said so. Prints one JSON line a check and a table at the end; exit 1 where one fails, 3
-where there is no card. Checks: out of memory comes at the quota within one granule (2 MiB), never while the net request
-is below 98 % of the quota less the measured context; the ledger is within 1 % of NVML's per-process figure; two tenants
-side by side; training step time within 1 % of native (median of 5 paired runs). Not run yet: no card was available.
+Each check is a program of its own (:mod:`benchmarks.gpu.programs`), run under ``hcs quota run`` or ``… verify``. The
+first needs the driver alone; of PyTorch, JAX and CuPy those are used that the chosen Python has, and what is left
+out is said with the reason. Prints one JSON line a check and a table, and writes the table to ``docs/measured``.
+
+What must hold: "out of memory" comes within one granule (2 MiB) of the quota, and never while the program holds less
+than 98 % of the quota less the measured context; what the card says it has is the quota; the ledger is within 1 % of
+the driver's figure; two tenants side by side get each its own; training steps take at most 1 % longer (median of 5
+paired runs).
+
+Exit code 0 where all that ran passed, 1 where one failed, 2 for words that cannot be read, 3 without a card.
 
     make gpu-check
+    python -m benchmarks.gpu.check --python ~/torch/bin/python --card GPU-… --quota 8Gi
+    python -m benchmarks.gpu.check --emulated          # the logic alone, without a card
 """
 
 from __future__ import annotations
 
+import argparse
 import datetime
-import functools
-import importlib.util
 import json
+import os
+import shlex
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from hcs.vendors.nvml import list_cards
+from benchmarks.gpu.programs import INSTALL, NAMES, PROGRAMS, SIGHT, TRAINING, Program
+from benchmarks.gpu.report import Row, Setting, page, table
 
-QUOTA = 8 << 30
+from hcs.model.quantities import QuantityError, parse_amount
+from hcs.vendors import nvml
+
 GRANULE = 2 << 20
 PAIRED_RUNS = 5
-MODULES = {"p": "torch", "c": "cupy", "j": "jax"}
-"""What a check needs, by the first letter of its name."""
-
-FILL = {
-    "pytorch-caching": """
-import json, torch
-free, total = torch.cuda.mem_get_info()
-held, step = [], 64 << 20
-try:
-    while True:
-        held.append(torch.empty(step, dtype=torch.uint8, device="cuda"))
-except torch.cuda.OutOfMemoryError:
-    pass
-print(json.dumps({"total": total, "free": free, "held": torch.cuda.memory_reserved()}))
-""",
-    "pytorch-expandable": """
-import json, os
-os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
-import torch
-free, total = torch.cuda.mem_get_info()
-held = []
-try:
-    while True:
-        held.append(torch.empty(64 << 20, dtype=torch.uint8, device="cuda"))
-except torch.cuda.OutOfMemoryError:
-    pass
-print(json.dumps({"total": total, "free": free, "held": torch.cuda.memory_reserved()}))
-""",
-    "pytorch-graphs": """
-import json, torch
-free, total = torch.cuda.mem_get_info()
-x = torch.ones(1 << 20, device="cuda")
-stream = torch.cuda.Stream()
-with torch.cuda.stream(stream):
-    y = x * 2
-torch.cuda.current_stream().wait_stream(stream)
-graph = torch.cuda.CUDAGraph()
-with torch.cuda.graph(graph):
-    y = x * 2 + 1
-for _ in range(100):
-    graph.replay()
-torch.cuda.synchronize()
-assert float(y[0]) == 3.0
-print(json.dumps({"total": total, "free": free, "held": None}))
-""",
-    "cupy": """
-import json, cupy
-free, total = cupy.cuda.runtime.memGetInfo()
-pool, held = cupy.cuda.MemoryPool(cupy.cuda.malloc), []
-try:
-    while True:
-        held.append(pool.malloc(64 << 20))
-except cupy.cuda.memory.OutOfMemoryError:
-    pass
-print(json.dumps({"total": total, "free": free, "held": pool.total_bytes()}))
-""",
-    "jax": """
-import json, os
-os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-import jax, jax.numpy as jnp
-held = []
-try:
-    while True:
-        held.append(jnp.zeros(64 << 20, dtype=jnp.uint8).block_until_ready())
-except Exception as error:
-    assert "RESOURCE_EXHAUSTED" in str(error), error
-stats = jax.devices()[0].memory_stats()
-print(json.dumps({"total": None, "free": None, "held": stats["bytes_in_use"]}))
-""",
-}
-
-TRAIN = """
-import json, time, torch
-model = torch.nn.Sequential(*[torch.nn.Linear(2048, 2048) for _ in range(8)]).cuda()
-optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)
-x = torch.randn(256, 2048, device="cuda")
-def step():
-    optimiser.zero_grad(); loss = model(x).square().mean(); loss.backward(); optimiser.step()
-for _ in range(20):
-    step()
-torch.cuda.synchronize(); began = time.perf_counter()
-for _ in range(200):
-    step()
-torch.cuda.synchronize()
-print(json.dumps({"step_seconds": (time.perf_counter() - began) / 200}))
-"""
-
-Result = dict[str, object]
+SECONDS = 600
+LARGEST_QUOTA = 8 << 30
+EMULATED = "GPU-00000000-0000-4000-8000-0000000000c5"
+PAGE = Path("docs/measured/gpu-check.md")
 
 
-def held_to(uuid: str, quota: int, program: str, verb: str = "run") -> list[str]:
-    """The command that runs a Python program under a quota."""
-    words = [sys.executable, "-m", "hcs.cli.main", "quota", verb, "--card", f"{uuid}={quota}"]
-    return [*words, *(["--json"] if verb == "verify" else []), "--", sys.executable, "-c", program]
+class CheckError(RuntimeError):
+    """A check that could not be carried out; the message says what was seen."""
 
 
-def answers(command: Sequence[str]) -> list[Result]:
-    """The JSON lines a command prints. Raises subprocess.CalledProcessError."""
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+class Bench:
+    """How programs are run: the card, the quota, the interpreter with the frameworks."""
+
+    def __init__(self, uuid: str, quota: int, python: str, *, emulated: bool) -> None:
+        self.uuid, self.quota, self.python, self.emulated = uuid, quota, python, emulated
+
+    def held_to(self, quota: int, text: str, *, verified: bool = False) -> list[str]:
+        """The command that runs a Python program under a quota."""
+        words = [sys.executable, "-m", "hcs.cli.main", "quota", "verify" if verified else "run"]
+        words += ["--card", f"{self.uuid}={quota}", *(["--emulated"] if self.emulated else [])]
+        return [*words, *(["--json"] if verified else []), "--", self.python, "-c", text]
+
+    def environment(self) -> dict[str, str]:
+        """The card that is checked, and no other; nothing of an outer quota."""
+        chosen = {} if self.emulated else {"CUDA_VISIBLE_DEVICES": self.uuid}
+        return {**os.environ, **chosen, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+    def start(self, command: Sequence[str]) -> subprocess.Popen[str]:
+        """Run a command; frameworks of another Python must not see our modules."""
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment()
+        )
+
+    def answers(self, command: Sequence[str]) -> list[dict[str, Any]]:
+        """The JSON lines that a command prints.
+
+        Raises:
+            CheckError: it failed, or took too long.
+        """
+        return self.finish(self.start(command))
+
+    def finish(self, process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+        """What a running command prints in the end.
+
+        Raises:
+            CheckError: it failed, or took too long.
+        """
+        try:
+            out, errors = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            process.communicate()
+            raise CheckError(f"not done within {SECONDS} s") from error
+        found = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+        if process.returncode != 0 and not found:
+            raise CheckError(f"exit code {process.returncode}: {_last_words(errors)}")
+        return found
+
+    # ---- the checks --------------------------------------------------------------------------------------------------
+
+    def program(self, program: Program) -> tuple[bool, str, dict[str, Any]]:
+        """A program alone under the quota: what it was told, what it got, and the ledger beside the driver."""
+        answers = self.answers(self.held_to(self.quota, program.text, verified=True))
+        told = next((answer for answer in answers if "held" in answer), None)
+        verdict = next((answer for answer in answers if "cards" in answer), None)
+        if told is None or verdict is None:
+            raise CheckError("the program printed no result" if told is None else "the books were not compared")
+        card = verdict["cards"][0]
+        most, held = int(card["mostBytes"]), told["held"]
+        context = most - held if held is not None else None
+        figures = {"held": held, "ledger": most, "driver": card["driverBytes"], "context": context}
+        wrong = []
+        if told["total"] not in (None, self.quota):
+            wrong.append(f"the card said it has {told['total']} bytes")
+        if most > self.quota + GRANULE:
+            wrong.append(f"{most - self.quota} bytes more than the quota")
+        if program.fills and most < self.quota - GRANULE:
+            wrong.append(f"refused with {self.quota - most} bytes left")
+        if program.fills and held is not None and context is not None and held < 0.98 * (self.quota - context):
+            wrong.append("refused below 98 % of the quota less the context")
+        if told.get("limit") and told["limit"] > self.quota:
+            wrong.append(f"it sized itself for {told['limit']} bytes")
+        if not verdict["agree"]:
+            wrong.append(f"ledger {card['ledgerBytes']}, driver {card['driverBytes']}")
+        return not wrong, "; ".join(wrong), figures
+
+    def two_tenants(self, program: Program) -> tuple[bool, str, dict[str, Any]]:
+        """Two at once, each filled to its own quota."""
+        quotas = (self.quota // 2, self.quota * 3 // 4)
+        running = [self.start(self.held_to(quota, program.text)) for quota in quotas]
+        try:
+            held = [self.finish(process)[-1]["held"] for process in running]
+        finally:
+            for process in running:
+                if process.poll() is None:
+                    process.kill()
+                process.communicate()
+        right = all(0.5 * quota <= got <= quota for got, quota in zip(held, quotas, strict=True))
+        return right, " and ".join(f"{got >> 20} of {q >> 20} MiB" for got, q in zip(held, quotas, strict=True)), {}
+
+    def step_time(self) -> tuple[bool, str, dict[str, Any]]:
+        """Training steps with and without, in pairs, the order changing."""
+        ratios = []
+        for turn in range(PAIRED_RUNS):
+            commands = [[self.python, "-c", TRAINING], self.held_to(self.quota, TRAINING)]
+            seconds = [0.0, 0.0]
+            for which in (0, 1) if turn % 2 == 0 else (1, 0):
+                seconds[which] = float(self.answers(commands[which])[-1]["step_seconds"])
+            ratios.append(seconds[1] / seconds[0])
+        median = statistics.median(ratios)
+        return median <= 1.01, f"median of {PAIRED_RUNS} pairs: {median:.4f} of native", {"ratios": ratios}
 
 
-def fills_to_the_quota(uuid: str, program: str) -> Result:
-    """Out of memory at the quota, and the ledger beside NVML."""
-    told, verdict = answers(held_to(uuid, QUOTA, program, "verify"))
-    card = verdict["cards"][0]  # type: ignore[index]
-    held, most = told["held"], int(card["mostBytes"])
-    context = most - int(held) if isinstance(held, int) else 0
-    reached = held is None or int(str(held)) >= 0.98 * (QUOTA - context)
-    return {
-        "passed": most <= QUOTA + GRANULE and reached and verdict["agree"] and told["total"] in (None, QUOTA),
-        "held": held,
-        "ledger": most,
-        "context": context,
-        "nvml": card["driverBytes"],
-    }
+def sight(python: str, framework: str) -> tuple[str, str]:
+    """A framework's version in an interpreter, and why it cannot be used; one of them empty."""
+    name = NAMES[framework]
+    done = subprocess.run(
+        [python, "-c", SIGHT[framework]], capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
+    if done.returncode == 0 and lines:
+        version, sees = json.loads(lines[-1])
+        return (f"{name} {version}", "") if sees else ("", f"{name} {version} sees no card: is it built for CUDA?")
+    words = _last_words(done.stderr)
+    if "ModuleNotFoundError" in words:
+        return "", f"{name} is not installed in {python}; {INSTALL[framework]}, or name another with --python"
+    return "", f"{name} cannot be used in {python}: {words}"
 
 
-def two_tenants(uuid: str, program: str) -> Result:
-    """Two at once, each filled to its own quota."""
-    quotas = (4 << 30, 6 << 30)
-    running = [subprocess.Popen(held_to(uuid, quota, program), stdout=subprocess.PIPE, text=True) for quota in quotas]
-    told = [json.loads(process.communicate(timeout=600)[0].splitlines()[-1]) for process in running]
-    held = [answer["held"] for answer in told]
-    return {"passed": all(0.8 * quota <= got <= quota for got, quota in zip(held, quotas, strict=True)), "held": held}
+def _last_words(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "nothing was said"
 
 
-def step_time(uuid: str) -> Result:
-    """Training steps with and without, in pairs."""
-    ratios = []
-    for _ in range(PAIRED_RUNS):
-        native = answers([sys.executable, "-c", TRAIN])[0]["step_seconds"]
-        ratios.append(float(str(answers(held_to(uuid, QUOTA, TRAIN))[0]["step_seconds"])) / float(str(native)))
-    return {"passed": statistics.median(ratios) <= 1.01, "ratios": ratios}
-
-
-def main() -> int:
-    """Run every check that can be run."""
-    cards = list_cards()
-    if not cards:
-        print("no NVIDIA card on this machine: nothing was checked", file=sys.stderr)
-        return 3
-    uuid = cards[0][0]
-    checks: list[tuple[str, str, Callable[[], Result]]] = [
-        (name, MODULES[name[0]], functools.partial(fills_to_the_quota, uuid, program)) for name, program in FILL.items()
+def run_checks(bench: Bench, missing: Mapping[str, str]) -> list[Row]:
+    """Every check that can be run; one row each."""
+    checks: list[tuple[str, str, Callable[[], tuple[bool, str, dict[str, Any]]]]] = [
+        (name, program.framework, lambda program=program: bench.program(program))  # type: ignore[misc]
+        for name, program in PROGRAMS.items()
     ]
-    checks.append(("two-tenants", "torch", lambda: two_tenants(uuid, FILL["pytorch-caching"])))
-    checks.append(("step-time", "torch", lambda: step_time(uuid)))
+    filler = PROGRAMS["driver" if "torch" in missing else "pytorch-caching"]
+    checks.append(("two-tenants", "", lambda: bench.two_tenants(filler)))
+    checks.append(("step-time", "torch", bench.step_time))
     rows = []
-    for name, module, check in checks:
-        if importlib.util.find_spec(module) is None:
-            rows.append((name, f"left out: {module} is not installed"))
+    for name, framework, check in checks:
+        if framework in missing:
+            rows.append(Row(name, "left out", missing[framework]))
             continue
         try:
-            result = check()
-        except (subprocess.SubprocessError, ValueError, KeyError) as error:
-            result = {"passed": False, "error": str(error)}
-        print(json.dumps({"check": name, "date": datetime.datetime.now(datetime.UTC).date().isoformat(), **result}))
-        rows.append((name, "passed" if result["passed"] else "FAILED"))
-    for name, verdict in rows:
-        print(f"| {name} | {verdict} |")
-    return int(any(verdict == "FAILED" for _, verdict in rows))
+            passed, why, figures = check()
+        except (CheckError, KeyError, TypeError, ValueError, OSError) as error:
+            passed, why, figures = False, f"{type(error).__name__}: {error}", {}
+        rows.append(Row(name, "passed" if passed else "FAILED", why, figures))
+        print(json.dumps({"check": name, "passed": passed, "why": why, **figures}), flush=True)
+    return rows
+
+
+def choose(wanted: str | None, emulated: bool) -> tuple[str, str, int, str] | None:
+    """UUID, name, bytes and driver of the card to check; None where there is none."""
+    if emulated:
+        return EMULATED, "emulated A100", 80 << 30, "emulated"
+    uuids = [uuid for uuid, _ in nvml.list_cards() or ()]
+    if wanted is not None:
+        uuids = [uuid for uuid in uuids if uuid == wanted]
+    described = nvml.describe(uuids[0]) if uuids else None
+    return (uuids[0], *described) if described is not None else None
+
+
+def main(words: Sequence[str]) -> int:
+    """Run every check that can be run."""
+    reader = argparse.ArgumentParser(prog="benchmarks.gpu.check", description="The interceptor on a real NVIDIA card.")
+    reader.add_argument("--card", help="UUID of the card; the first where it is left out")
+    reader.add_argument("--quota", help="like 8Gi; else 8Gi, or two fifths of a card that is too small for that")
+    default = os.environ.get("HCS_GPU_PYTHON", sys.executable)
+    reader.add_argument("--python", default=default, help="the interpreter with the frameworks (HCS_GPU_PYTHON)")
+    reader.add_argument("--emulated", action="store_true", help="on an emulated card: shows that the checks run")
+    reader.add_argument("--output", type=Path, help=f"where the page is written; {PAGE}, or nowhere when emulated")
+    chosen = reader.parse_args(words)
+    card = choose(chosen.card, chosen.emulated)
+    if card is None:
+        print(
+            f"no NVIDIA card{' ' + chosen.card if chosen.card else ''} on this machine: nothing was checked; "
+            "--emulated shows that the checks run",
+            file=sys.stderr,
+        )
+        return 3
+    uuid, name, total, driver = card
+    try:
+        most = min(LARGEST_QUOTA, total * 2 // 5) >> 21 << 21  # both tenants must fit
+        quota = parse_amount(chosen.quota, what="the quota", example="8Gi") if chosen.quota else most
+    except QuantityError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    seen = {framework: sight(chosen.python, framework) for framework in SIGHT}
+    missing = {framework: why for framework, (_, why) in seen.items() if why}
+    if chosen.emulated:
+        missing = dict.fromkeys(SIGHT, "it computes, which an emulated card cannot")
+    bench = Bench(uuid, quota, chosen.python, emulated=chosen.emulated)
+    rows = run_checks(bench, missing)
+    setting = Setting(
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        card=f"{name}, {total >> 20} MiB",
+        driver=driver,
+        command=shlex.join(["python", "-m", "benchmarks.gpu.check", *words]),
+        frameworks=[version for version, _ in seen.values() if version],
+        quota=quota,
+        emulated=chosen.emulated,
+    )
+    output = chosen.output or (None if chosen.emulated else PAGE)
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(page(setting, rows))
+        print(f"written: {output}", file=sys.stderr)
+    print(table(rows), end="")
+    return int(any(row.verdict == "FAILED" for row in rows))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -64,6 +64,26 @@ typedef struct {
     CUDA_MEM_ALLOC_NODE_PARAMS alloc;
 } CUgraphNodeParams;
 
+/* What the functions without a suffix take: the interface of CUDA 2, with sizes and pointers of 32 bits. Drivers still
+ * have them. */
+typedef unsigned int CUdeviceptr_v1;
+
+typedef struct {
+    unsigned int Width;
+    unsigned int Height;
+    int Format;
+    unsigned int NumChannels;
+} CUDA_ARRAY_DESCRIPTOR_v1;
+
+typedef struct {
+    unsigned int Width;
+    unsigned int Height;
+    unsigned int Depth;
+    int Format;
+    unsigned int NumChannels;
+    unsigned int Flags;
+} CUDA_ARRAY3D_DESCRIPTOR_v1;
+
 typedef struct {
     size_t Width;
     size_t Height;
@@ -94,6 +114,8 @@ enum {
     CUDA_ERROR_NOT_SUPPORTED = 801,
     CUDA_ERROR_UNKNOWN = 999,
 };
+
+#define CU_STREAM_PER_THREAD ((CUstream)0x2)
 
 enum { CU_MEM_LOCATION_TYPE_DEVICE = 1 };
 enum {

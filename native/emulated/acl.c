@@ -141,6 +141,11 @@ HCS_EXPORT aclError aclrtFree(void *pointer)
     return result == ACL_SUCCESS ? rtFree(pointer) : result;
 }
 
+HCS_EXPORT aclError aclrtFreeWithDevSync(void *pointer)
+{
+    return aclrtFree(pointer);
+}
+
 HCS_EXPORT aclError acldvppMalloc(void **pointer, size_t bytes)
 {
     return rtDvppMalloc(pointer, hcs_acl_taken(bytes, HCS_ACL_UNIT), THIS_LIBRARY);

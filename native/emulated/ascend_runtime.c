@@ -194,6 +194,11 @@ HCS_EXPORT aclError rtFree(void *pointer)
     return ACL_SUCCESS;
 }
 
+HCS_EXPORT aclError rtFreeWithDevSync(void *pointer)
+{
+    return rtFree(pointer);
+}
+
 HCS_EXPORT aclError rtDvppFree(void *pointer)
 {
     return rtFree(pointer);

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,6 +121,27 @@ void hcs_card_give_back(uint32_t index, const struct hcs_card *card, uint64_t by
         hcs_account_release(&card->account, slot, 0, bytes);
 }
 
+void hcs_card_mark(uint32_t index, const struct hcs_card *card, uint32_t mark)
+{
+    struct hcs_slot *slot = own_slot(index, card, true);
+    if (slot != NULL)
+        slot->reserved = mark;
+}
+
+uint64_t hcs_card_used_under(const struct hcs_card *card, uint32_t mark)
+{
+    uint64_t bytes = 0;
+    hcs_account_reclaim(&card->account);
+    for (uint32_t index = 0; index < HCS_CARD_SLOTS; index++) {
+        struct hcs_slot *slot = (struct hcs_slot *)(void *)(card->account.slots + (size_t)index * HCS_CARD_SLOT_BYTES);
+        uint32_t pid;
+        uint64_t held;
+        if (slot->reserved == mark && hcs_account_holder(&card->account, index, 0, &pid, &held))
+            bytes += held;
+    }
+    return bytes;
+}
+
 uint64_t hcs_card_used(const struct hcs_card *card)
 {
     hcs_account_reclaim(&card->account);
@@ -155,5 +177,9 @@ int hcs_fault_injected(const char *function)
         if (strcmp(orders[order].name, function) == 0 && --orders[order].nth == 0)
             code = orders[order].code;
     pthread_mutex_unlock(&lock);
+    if (code < 0) {
+        raise(-code);
+        code = 0;
+    }
     return code;
 }

@@ -61,8 +61,13 @@ static inline bool hcs_card_dead(const struct hcs_card *card)
 bool hcs_card_take(uint32_t index, const struct hcs_card *card, uint64_t bytes);
 void hcs_card_give_back(uint32_t index, const struct hcs_card *card, uint64_t bytes);
 
+/* A mark on this process's books, so that those of one container can be told apart; and the bytes under a mark. */
+void hcs_card_mark(uint32_t index, const struct hcs_card *card, uint32_t mark);
+uint64_t hcs_card_used_under(const struct hcs_card *card, uint32_t mark);
+
 /* The error code with which this call must fail, as HCS_EMULATED_FAIL orders; 0 where it may go on. The variable holds
- * FUNCTION:NTH:CODE, several separated by commas: the NTH call of the function in a process fails with CODE. */
+ * FUNCTION:NTH:CODE, several separated by commas: the NTH call of the function in a process fails with CODE; a CODE
+ * below 0 is the number of a signal instead, which is raised in the middle of the call. */
 int hcs_fault_injected(const char *function);
 
 /* Bytes in use, without those of processes that have died. */

@@ -77,5 +77,7 @@ bool hcs_cuda_mapped(CUdeviceptr address, size_t bytes);
 /* ---- cuda_graphs.c: an allocation on a stream that is captured becomes a node. */
 CUresult hcs_cuda_capture_allocation(CUgraph graph, CUdevice device, size_t bytes, CUdeviceptr *pointer);
 CUresult hcs_cuda_capture_free(CUgraph graph, CUdeviceptr pointer);
+/* The graph that a stream is being captured into; NULL where it is not. */
+CUgraph hcs_cuda_capture_of(CUstream stream);
 
 #endif

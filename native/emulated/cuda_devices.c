@@ -449,6 +449,11 @@ HCS_EXPORT CUresult cuCtxSynchronize(void)
     return synchronised(hcs_cuda_current(&context));
 }
 
+HCS_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
+{
+    return synchronised(context != NULL ? hcs_cuda_health(context->device) : CUDA_ERROR_INVALID_CONTEXT);
+}
+
 HCS_EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 {
     (void)flags;

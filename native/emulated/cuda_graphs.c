@@ -176,22 +176,37 @@ HCS_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int attribute,
 
 /* ---- capture ----------------------------------------------------------------------------------------------------- */
 
+static _Thread_local struct CUstream_st per_thread; /* CU_STREAM_PER_THREAD, which is captured like any other */
+
+static CUstream capturable(CUstream stream)
+{
+    return stream == CU_STREAM_PER_THREAD ? &per_thread : (uintptr_t)stream > 1 ? stream : NULL;
+}
+
+CUgraph hcs_cuda_capture_of(CUstream stream)
+{
+    CUstream captured = capturable(stream);
+    return captured != NULL ? captured->capture : NULL;
+}
+
 HCS_EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, int mode)
 {
     (void)mode;
-    return cuGraphCreate(&stream->capture, 0);
+    CUstream captured = capturable(stream);
+    return captured != NULL ? cuGraphCreate(&captured->capture, 0) : CUDA_ERROR_INVALID_VALUE;
 }
 
 HCS_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
-    *graph = stream->capture;
-    stream->capture = NULL;
+    CUstream captured = capturable(stream);
+    *graph = captured != NULL ? captured->capture : NULL;
+    if (captured != NULL)
+        captured->capture = NULL;
     return *graph != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 HCS_EXPORT CUresult cuStreamIsCapturing(CUstream stream, int *status)
 {
-    enum { LAST_DEFAULT_STREAM = 2 };
-    *status = (uintptr_t)stream > LAST_DEFAULT_STREAM && stream->capture != NULL;
+    *status = hcs_cuda_capture_of(stream) != NULL;
     return CUDA_SUCCESS;
 }

@@ -223,12 +223,6 @@ static bool is_known(CUmemoryPool wanted)
     return found;
 }
 
-static CUgraph capture_of(CUstream stream)
-{
-    enum { LAST_DEFAULT_STREAM = 2 };
-    return (uintptr_t)stream > LAST_DEFAULT_STREAM ? stream->capture : NULL;
-}
-
 HCS_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
     CUcontext context;
@@ -238,8 +232,8 @@ HCS_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, 
         return result;
     if (!is_known(pool))
         return CUDA_ERROR_INVALID_VALUE;
-    if (capture_of(stream) != NULL)
-        return hcs_cuda_capture_allocation(capture_of(stream), context->device, bytes, pointer);
+    if (hcs_cuda_capture_of(stream) != NULL)
+        return hcs_cuda_capture_allocation(hcs_cuda_capture_of(stream), context->device, bytes, pointer);
     return allocate(pool, bytes, pointer);
 }
 
@@ -250,8 +244,8 @@ HCS_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream
     HCS_FAULT();
     if (result != CUDA_SUCCESS)
         return result;
-    if (capture_of(stream) != NULL)
-        return hcs_cuda_capture_allocation(capture_of(stream), context->device, bytes, pointer);
+    if (hcs_cuda_capture_of(stream) != NULL)
+        return hcs_cuda_capture_allocation(hcs_cuda_capture_of(stream), context->device, bytes, pointer);
     pthread_mutex_lock(&lock);
     CUmemoryPool pool = chosen[context->device] != NULL ? chosen[context->device] : default_pool(context->device);
     pthread_mutex_unlock(&lock);
@@ -267,24 +261,30 @@ HCS_EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
     HCS_FAULT();
     if (result != CUDA_SUCCESS)
         return result;
-    if (capture_of(stream) != NULL)
-        return hcs_cuda_capture_free(capture_of(stream), pointer);
+    if (hcs_cuda_capture_of(stream) != NULL)
+        return hcs_cuda_capture_free(hcs_cuda_capture_of(stream), pointer);
     return hcs_cuda_pool_free(pointer, false) ? CUDA_SUCCESS : cuMemFree_v2(pointer);
+}
+
+/* For these functions no stream means the thread's own. */
+static CUstream threads_own(CUstream stream)
+{
+    return stream == NULL ? CU_STREAM_PER_THREAD : stream;
 }
 
 HCS_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
-    return cuMemAllocAsync(pointer, bytes, stream);
+    return cuMemAllocAsync(pointer, bytes, threads_own(stream));
 }
 
 HCS_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
-    return cuMemAllocFromPoolAsync(pointer, bytes, pool, stream);
+    return cuMemAllocFromPoolAsync(pointer, bytes, pool, threads_own(stream));
 }
 
 HCS_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 {
-    return cuMemFreeAsync(pointer, stream);
+    return cuMemFreeAsync(pointer, threads_own(stream));
 }
 
 HCS_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)

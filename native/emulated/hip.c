@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 
 #include "memory.h"
+#include "vdcu.h"
 #include "visible.h"
 
 struct ihipMemPoolHandle_t {
@@ -36,6 +38,34 @@ static struct ihipMemPoolHandle_t pools[HCS_MAX_CARDS];
 static struct mapping *mappings;
 static _Thread_local int current;
 
+static enum hcs_vdcu_state split;
+static struct hcs_vdcu part; /* of the one device there is then */
+
+static bool same_place(const char *left, const char *right)
+{
+    while (*left == '0')
+        left++;
+    while (*right == '0')
+        right++;
+    return strcasecmp(left, right) == 0;
+}
+
+/* A container with a virtual DCU has that and nothing else; with a record that is none, nothing at all. */
+static void keep_the_part(void)
+{
+    uint32_t kept = 0;
+    for (uint32_t device = 0; split == HCS_VDCU_GOOD && device < device_count; device++)
+        if (kept == 0 && same_place(cards[order[device]].file->bus_id, part.bus_id))
+            order[kept++] = order[device];
+    device_count = kept;
+}
+
+/* Marks of the books: what holds a container to a part is counted under the part's pipe. */
+static uint32_t mark_of_part(void)
+{
+    return (uint32_t)part.pipe + 1;
+}
+
 HCS_EXPORT hipError_t hipInit(unsigned int flags)
 {
     (void)flags;
@@ -43,6 +73,9 @@ HCS_EXPORT hipError_t hipInit(unsigned int flags)
     if (!initialised) {
         uint32_t count = hcs_cards_open("emulated-hygon", "hygon", cards);
         device_count = hcs_visible_cuda(getenv("HIP_VISIBLE_DEVICES"), cards, count, order);
+        split = hcs_vdcu_read(&part);
+        if (split != HCS_VDCU_NONE)
+            keep_the_part();
         initialised = true;
     }
     pthread_mutex_unlock(&lock);
@@ -67,7 +100,15 @@ int hcs_hip_current(void)
 
 bool hcs_hip_take(int device, uint64_t bytes)
 {
-    return hcs_card_take(order[device], &cards[order[device]], bytes);
+    const struct hcs_card *card = &cards[order[device]];
+    if (split == HCS_VDCU_GOOD)
+        hcs_card_mark(order[device], card, mark_of_part());
+    if (!hcs_card_take(order[device], card, bytes))
+        return false;
+    if (split != HCS_VDCU_GOOD || hcs_card_used_under(card, mark_of_part()) <= part.bytes)
+        return true;
+    hcs_card_give_back(order[device], card, bytes);
+    return false;
 }
 
 void hcs_hip_give_back(int device, uint64_t bytes)
@@ -127,12 +168,30 @@ HCS_EXPORT hipError_t hipDeviceGetPCIBusId(char *text, int length, int device)
     return result;
 }
 
+static uint64_t total_of(const struct hcs_card *card)
+{
+    return split == HCS_VDCU_GOOD ? part.bytes : card->file->total_bytes;
+}
+
+/* hipDeviceAttributeMultiprocessorCount; 64 where the card is whole. */
+HCS_EXPORT hipError_t hipDeviceGetAttribute(int *value, int attribute, int device)
+{
+    enum { MULTIPROCESSORS = 63, ALL = 64 };
+    const struct hcs_card *card;
+    hipError_t result = hcs_hip_usable(device, &card);
+    if (result == hipSuccess && attribute != MULTIPROCESSORS)
+        result = hipErrorNotSupported;
+    if (result == hipSuccess)
+        *value = split == HCS_VDCU_GOOD ? part.compute_units : ALL;
+    return result;
+}
+
 HCS_EXPORT hipError_t hipDeviceTotalMem(size_t *bytes, int device)
 {
     const struct hcs_card *card;
     hipError_t result = hcs_hip_usable(device, &card);
     if (result == hipSuccess)
-        *bytes = card->file->total_bytes;
+        *bytes = total_of(card);
     return result;
 }
 
@@ -142,8 +201,8 @@ HCS_EXPORT hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     hipError_t result = hcs_hip_usable(current, &card);
     if (result != hipSuccess)
         return result;
-    uint64_t used = hcs_card_used(card);
-    *total_bytes = card->file->total_bytes;
+    uint64_t used = split == HCS_VDCU_GOOD ? hcs_card_used_under(card, mark_of_part()) : hcs_card_used(card);
+    *total_bytes = total_of(card);
     *free_bytes = used < *total_bytes ? *total_bytes - used : 0;
     return hipSuccess;
 }
@@ -162,7 +221,7 @@ static hipError_t take(void **pointer, uint64_t bytes, uint64_t charged, hipMemP
         *pointer = NULL;
         return hipSuccess;
     }
-    if (!hcs_card_take(index, card, charged))
+    if (!hcs_hip_take(current, charged))
         return hipErrorOutOfMemory;
     if (!hcs_memory_allocate(bytes, charged, index, pool, &address)) {
         hcs_card_give_back(index, card, charged);
@@ -365,7 +424,7 @@ HCS_EXPORT hipError_t hipMemCreate(hipMemHandle *handle, size_t bytes, const hip
     if (result != hipSuccess)
         return result;
     hipMemHandle memory = calloc(1, sizeof *memory);
-    if (memory == NULL || !hcs_card_take(order[properties->location.id], card, bytes)) {
+    if (memory == NULL || !hcs_hip_take(properties->location.id, bytes)) {
         free(memory);
         return hipErrorOutOfMemory;
     }

@@ -64,6 +64,12 @@ HCS_EXPORT aclError aclrtFree(void *pointer)
     ASCEND_FREE(pointer);
 }
 
+HCS_EXPORT aclError aclrtFreeWithDevSync(void *pointer)
+{
+    REAL(aclrtFreeWithDevSync);
+    ASCEND_FREE(pointer);
+}
+
 HCS_EXPORT aclError aclrtMalloc(void **pointer, size_t bytes, aclrtMemMallocPolicy policy)
 {
     REAL(aclrtMalloc);

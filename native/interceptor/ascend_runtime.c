@@ -9,6 +9,12 @@ HCS_EXPORT aclError rtFree(void *pointer)
     ASCEND_FREE(pointer);
 }
 
+HCS_EXPORT aclError rtFreeWithDevSync(void *pointer)
+{
+    REAL(rtFreeWithDevSync);
+    ASCEND_FREE(pointer);
+}
+
 HCS_EXPORT aclError rtMalloc(void **pointer, uint64_t bytes, uint32_t type, uint16_t module)
 {
     REAL(rtMalloc);

@@ -75,6 +75,47 @@ HCS_EXPORT CUresult CU(Array3DCreate_v2)(CUarray *array, const CUDA_ARRAY3D_DESC
     return result;
 }
 
+/* The first interface. */
+HCS_EXPORT CUresult CU(ArrayCreate)(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *wanted)
+{
+    REAL(ArrayCreate);
+    if (wanted == NULL || !hcs_watching())
+        return real(array, wanted);
+    CUDA_ARRAY3D_DESCRIPTOR described = {.Width = wanted->Width,
+                                         .Height = wanted->Height,
+                                         .Format = wanted->Format,
+                                         .NumChannels = wanted->NumChannels};
+    struct array_call call;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (begin(&call, &described, 1)) {
+        result = real(array, wanted);
+        result = end(&call, result, result == CUDA_SUCCESS ? *array : NULL, destroy_array);
+    }
+    hcs_leave();
+    return result;
+}
+
+HCS_EXPORT CUresult CU(Array3DCreate)(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *wanted)
+{
+    REAL(Array3DCreate);
+    if (wanted == NULL || !hcs_watching())
+        return real(array, wanted);
+    CUDA_ARRAY3D_DESCRIPTOR described = {.Width = wanted->Width,
+                                         .Height = wanted->Height,
+                                         .Depth = wanted->Depth,
+                                         .Format = wanted->Format,
+                                         .NumChannels = wanted->NumChannels,
+                                         .Flags = wanted->Flags};
+    struct array_call call;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (begin(&call, &described, 1)) {
+        result = real(array, wanted);
+        result = end(&call, result, result == CUDA_SUCCESS ? *array : NULL, destroy_array);
+    }
+    hcs_leave();
+    return result;
+}
+
 HCS_EXPORT CUresult CU(MipmappedArrayCreate)(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *wanted,
                                              unsigned int levels)
 {

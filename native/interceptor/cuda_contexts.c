@@ -115,7 +115,7 @@ static void context_died(CUcontext context)
     hcs_forget_owned(HCS_DRIVER_RUNTIME, (uint64_t)(uintptr_t)context);
 }
 
-/* The three generations of cuCtxCreate differ in what stands between context and device. */
+/* The generations of cuCtxCreate differ in what stands between context and device. */
 #define CREATE_CONTEXT(...)                                                                                            \
     if (!hcs_watching())                                                                                               \
         return real(__VA_ARGS__);                                                                                      \
@@ -136,6 +136,12 @@ HCS_EXPORT CUresult CU(CtxCreate_v2)(CUcontext *context, unsigned int flags, CUd
     CREATE_CONTEXT(context, flags, device);
 }
 
+HCS_EXPORT CUresult CU(CtxCreate)(CUcontext *context, unsigned int flags, CUdevice device)
+{
+    REAL(CtxCreate);
+    CREATE_CONTEXT(context, flags, device);
+}
+
 HCS_EXPORT CUresult CU(CtxCreate_v3)(CUcontext *context, void *affinities, int count, unsigned int flags,
                                      CUdevice device)
 {
@@ -149,9 +155,8 @@ HCS_EXPORT CUresult CU(CtxCreate_v4)(CUcontext *context, void *parameters, unsig
     CREATE_CONTEXT(context, parameters, flags, device);
 }
 
-HCS_EXPORT CUresult CU(CtxDestroy_v2)(CUcontext context)
+static CUresult destroy_context(CUresult (*real)(CUcontext), CUcontext context)
 {
-    REAL(CtxDestroy_v2);
     if (!hcs_watching())
         return real(context);
     /* Under the lock: no new context can be given this one's handle before it is forgotten. */
@@ -163,6 +168,18 @@ HCS_EXPORT CUresult CU(CtxDestroy_v2)(CUcontext context)
     hcs_pools_refresh();
     hcs_leave();
     return result;
+}
+
+HCS_EXPORT CUresult CU(CtxDestroy_v2)(CUcontext context)
+{
+    REAL(CtxDestroy_v2);
+    return destroy_context(real, context);
+}
+
+HCS_EXPORT CUresult CU(CtxDestroy)(CUcontext context)
+{
+    REAL(CtxDestroy);
+    return destroy_context(real, context);
 }
 
 HCS_EXPORT CUresult CU(CtxSetLimit)(int limit, size_t value)

@@ -95,3 +95,70 @@ HCS_EXPORT CUresult CU(MemFree_v2)(CUdeviceptr pointer)
     hcs_leave();
     return result;
 }
+
+/* ---- the first interface: the same memory, by pointers and sizes of 32 bits ----------------------------------------- */
+
+HCS_EXPORT CUresult CU(MemFree)(CUdeviceptr_v1 pointer)
+{
+    REAL(MemFree);
+    if (!hcs_watching())
+        return real(pointer);
+    struct hcs_entry entry;
+    bool known = hcs_unbook(KIND(POINTER), pointer, &entry);
+    CUresult result = real(pointer);
+    hcs_settle_free(result == CUDA_SUCCESS, known, &entry);
+    hcs_leave();
+    return result;
+}
+
+static CUresult settle_narrow(CUresult result, const CUdeviceptr_v1 *pointer, uint64_t taken,
+                              const struct hcs_place *place)
+{
+    bool ok = result == CUDA_SUCCESS;
+    if (hcs_settle(ok, KIND(POINTER), ok ? *pointer : 0, taken, place))
+        return result;
+    CU(MemFree)(*pointer);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+HCS_EXPORT CUresult CU(MemAlloc)(CUdeviceptr_v1 *pointer, unsigned int bytes)
+{
+    REAL(MemAlloc);
+    if (!hcs_watching())
+        return real(pointer, bytes);
+    struct hcs_place place;
+    uint64_t taken = hcs_cuda_taken(bytes);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!cuda_current_place(&place, NULL))
+        result = real(pointer, bytes);
+    else if (hcs_charge(place.card, taken))
+        result = settle_narrow(real(pointer, bytes), pointer, taken, &place);
+    hcs_leave();
+    return result;
+}
+
+/* All of it is charged beforehand: no pitch is larger than the next multiple of 4 KiB. */
+HCS_EXPORT CUresult CU(MemAllocPitch)(CUdeviceptr_v1 *pointer, unsigned int *pitch, unsigned int width,
+                                      unsigned int height, unsigned int element_bytes)
+{
+    enum { LARGEST_PITCH_UNIT = 4096 };
+    REAL(MemAllocPitch);
+    if (!hcs_watching())
+        return real(pointer, pitch, width, height, element_bytes);
+    struct hcs_place place;
+    uint64_t taken = hcs_cuda_taken(hcs_rounded(width, LARGEST_PITCH_UNIT) * height);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!cuda_current_place(&place, NULL)) {
+        result = real(pointer, pitch, width, height, element_bytes);
+    } else if (hcs_charge(place.card, taken)) {
+        result = real(pointer, pitch, width, height, element_bytes);
+        uint64_t really = result == CUDA_SUCCESS ? hcs_cuda_taken((uint64_t)*pitch * height) : taken;
+        if (really < taken) {
+            hcs_uncharge(place.card, taken - really);
+            taken = really;
+        }
+        result = settle_narrow(result, pointer, taken, &place);
+    }
+    hcs_leave();
+    return result;
+}

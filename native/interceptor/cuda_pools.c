@@ -46,6 +46,7 @@ struct request {
     alloc_from_pool_function from_pool;
     CUmemoryPool pool;
     CUstream stream;
+    bool threads_own; /* where there is no stream: the thread's own is meant */
 };
 
 static CUresult ask_driver(const struct request *request, CUdeviceptr *pointer, size_t bytes)
@@ -103,7 +104,7 @@ static CUresult allocate(const struct request *request, CUdeviceptr *pointer, si
     CUdevice device;
     if (!cuda_place_of_stream(request->stream, &place, &device))
         return ask_driver(request, pointer, bytes);
-    if (is_capturing(request->stream)) { /* this becomes a node of a graph, and the graph's memory when it runs */
+    if (is_capturing(request->threads_own && request->stream == NULL ? CU_STREAM_PER_THREAD : request->stream)) { /* this becomes a node of a graph, and the graph's memory when it runs */
         cuda_mark_graph_memory(device);
         return ask_driver(request, pointer, bytes);
     }
@@ -149,7 +150,7 @@ HCS_EXPORT CUresult CU(MemAllocAsync)(CUdeviceptr *pointer, size_t bytes, CUstre
 HCS_EXPORT CUresult CU(MemAllocAsync_ptsz)(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
     REAL(MemAllocAsync_ptsz);
-    return watched(&(struct request){.from_current = real, .stream = stream}, pointer, bytes);
+    return watched(&(struct request){.from_current = real, .stream = stream, .threads_own = true}, pointer, bytes);
 }
 
 HCS_EXPORT CUresult CU(MemAllocFromPoolAsync)(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
@@ -162,7 +163,8 @@ HCS_EXPORT CUresult CU(MemAllocFromPoolAsync_ptsz)(CUdeviceptr *pointer, size_t 
                                                    CUstream stream)
 {
     REAL(MemAllocFromPoolAsync_ptsz);
-    return watched(&(struct request){.from_pool = real, .pool = pool, .stream = stream}, pointer, bytes);
+    struct request request = {.from_pool = real, .pool = pool, .stream = stream, .threads_own = true};
+    return watched(&request, pointer, bytes);
 }
 
 /* ---- release ----------------------------------------------------------------------------------------------------- */
@@ -251,6 +253,12 @@ HCS_EXPORT CUresult CU(CtxSynchronize)(void)
 {
     REAL(CtxSynchronize);
     return synchronised(real());
+}
+
+HCS_EXPORT CUresult CU(CtxSynchronize_v2)(CUcontext context)
+{
+    REAL(CtxSynchronize_v2);
+    return synchronised(real(context));
 }
 
 HCS_EXPORT CUresult CU(StreamSynchronize)(CUstream stream)

@@ -38,6 +38,45 @@ HCS_EXPORT CUresult CU(DeviceTotalMem_v2)(size_t *bytes, CUdevice device)
     return result;
 }
 
+/* The first interface counts with 32 bits, and says the most it can where there is more. */
+static unsigned int narrow(size_t bytes)
+{
+    return bytes < UINT32_MAX ? (unsigned int)bytes : UINT32_MAX;
+}
+
+HCS_EXPORT CUresult CU(MemGetInfo)(unsigned int *free_bytes, unsigned int *total_bytes)
+{
+    REAL(MemGetInfo);
+    if (!hcs_watching())
+        return real(free_bytes, total_bytes);
+    struct hcs_place place;
+    CUresult result = real(free_bytes, total_bytes);
+    if (result == CUDA_SUCCESS && cuda_current_place(&place, NULL)) {
+        size_t free_now = *free_bytes, total_now = *total_bytes;
+        cuda_refresh_graphs();
+        hcs_clamp(place.card, &free_now, &total_now);
+        *free_bytes = narrow(free_now);
+        *total_bytes = narrow(total_now);
+    }
+    hcs_leave();
+    return result;
+}
+
+HCS_EXPORT CUresult CU(DeviceTotalMem)(unsigned int *bytes, CUdevice device)
+{
+    REAL(DeviceTotalMem);
+    if (!hcs_watching())
+        return real(bytes, device);
+    CUresult result = real(bytes, device);
+    if (result == CUDA_SUCCESS) {
+        size_t free_now = *bytes, total_now = *bytes;
+        hcs_clamp(cuda_card_of(device), &free_now, &total_now);
+        *bytes = narrow(total_now);
+    }
+    hcs_leave();
+    return result;
+}
+
 /* ---- road (c) ---------------------------------------------------------------------------------------------------- */
 
 /* The driver answers with the caller's version and flags; only what it would have handed out is exchanged. So a request

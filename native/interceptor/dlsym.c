@@ -11,6 +11,7 @@
 #include "dlsym.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -22,8 +23,10 @@ typedef void *(*dlvsym_function)(void *, const char *, const char *);
 typedef void *(*dlopen_function)(const char *, int);
 typedef void *(*dlmopen_function)(Lmid_t, const char *, int);
 
-enum { REAL_DLSYM, REAL_DLVSYM, REAL_DLOPEN, REAL_DLMOPEN, REALS };
-static const char *const real_names[REALS] = {"dlsym", "dlvsym", "dlopen", "dlmopen"};
+typedef int (*dlclose_function)(void *);
+
+enum { REAL_DLSYM, REAL_DLVSYM, REAL_DLOPEN, REAL_DLMOPEN, REAL_DLCLOSE, REALS };
+static const char *const real_names[REALS] = {"dlsym", "dlvsym", "dlopen", "dlmopen", "dlclose"};
 static _Atomic(void *) reals[REALS];
 
 static bool take_from_libc(const struct hcs_object *object, void *state)
@@ -93,9 +96,48 @@ static void *search_loaded(void *handle, const char *name, const void *caller)
     return hcs_next_after_us(name); /* NULL, with dlerror() set */
 }
 
-/* Ours in the place of what was found, if that is a driver's. The driver may have been loaded a moment ago. */
-static void *exchanged(void *address)
+HCS_EXPORT void *dlsym(void *restrict handle, const char *restrict name);
+HCS_EXPORT void *dlvsym(void *restrict handle, const char *restrict name, const char *restrict version);
+HCS_EXPORT void *dlopen(const char *path, int flags);
+HCS_EXPORT void *dlmopen(Lmid_t name_space, const char *path, int flags);
+
+/* The loader's functions that are interposed, as they are named; whoever has libc's own finds the driver's own. */
+static bool is_loader(const char *name)
 {
+    return strcmp(name, "dlsym") == 0 || strcmp(name, "dlvsym") == 0 || strcmp(name, "dlopen") == 0 ||
+           strcmp(name, "dlmopen") == 0;
+}
+
+/* libc may have several functions of one name, one for each version of it: they are told by where they lie. */
+struct within_libc {
+    const void *address;
+    bool found;
+};
+
+static bool find_in_libc(const struct hcs_object *object, void *state)
+{
+    struct within_libc *within = state;
+    within->found = (strncmp(object->soname, "libc.", 5) == 0 || strncmp(object->soname, "libdl.", 6) == 0) &&
+                    hcs_elf_contains(object, within->address);
+    return within->found;
+}
+
+static void *exchanged_loader(const char *name, void *address)
+{
+    struct within_libc within = {.address = address};
+    if (address == NULL || !hcs_elf_visit(find_in_libc, &within))
+        return address;
+    return strcmp(name, "dlsym") == 0    ? (void *)dlsym    // NOLINT
+           : strcmp(name, "dlvsym") == 0 ? (void *)dlvsym   // NOLINT
+           : strcmp(name, "dlopen") == 0 ? (void *)dlopen   // NOLINT
+                                         : (void *)dlmopen; // NOLINT
+}
+
+/* Ours in the place of what was found, if that is a driver's. The driver may have been loaded a moment ago. */
+static void *exchanged(const char *name, void *address)
+{
+    if (is_loader(name))
+        return exchanged_loader(name, address);
     void *ours = hcs_substitute(address);
     if (ours != address || address == NULL)
         return ours;
@@ -114,7 +156,7 @@ static void *hooked_dlsym(void *handle, const char *name)
         dlsym_function real = (dlsym_function)real_loader(REAL_DLSYM);
         address = real(handle, name);
     }
-    return exchanged(address);
+    return exchanged(name, address);
 }
 
 static void *hooked_dlvsym(void *handle, const char *name, const char *version)
@@ -127,7 +169,7 @@ static void *hooked_dlvsym(void *handle, const char *name, const char *version)
         dlvsym_function real = (dlvsym_function)real_loader(REAL_DLVSYM);
         address = real(handle, name, version);
     }
-    return exchanged(address);
+    return exchanged(name, address);
 }
 
 static void *no_dlsym(void *handle, const char *name)
@@ -144,11 +186,12 @@ static void *no_dlvsym(void *handle, const char *name, const char *version)
 
 static bool is_ours(const char *name)
 {
-    if (name == NULL || !hcs_is_hooked(name))
+    if (name == NULL || !(hcs_is_hooked(name) || is_loader(name)))
         return false;
     if (hcs_mode() != HCS_MODE_PASS_THROUGH)
         return true;
-    hcs_announce_problem(); /* this way nothing of ours is entered again */
+    if (!is_loader(name))
+        hcs_announce_problem(); /* this way nothing of ours is entered again */
     return false;
 }
 
@@ -188,11 +231,49 @@ HCS_EXPORT void *dlopen(const char *path, int flags)
     return function(path, flags); /* a tail call: the caller's RUNPATH and namespace decide where to look */
 }
 
+static bool names_driver(const char *path)
+{
+    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
+    return path != NULL && hcs_is_driver(slash != NULL ? slash + 1 : path);
+}
+
+/* Whether the objects that were loaded with this one, in a namespace of its own, have a driver among them. */
+static bool brought_driver(void *handle)
+{
+    struct link_map *map = handle;
+    struct hcs_object object;
+    while (map->l_prev != NULL)
+        map = map->l_prev;
+    for (; map != NULL; map = map->l_next)
+        if (hcs_elf_of_link_map(map, &object) && hcs_is_driver(object.soname))
+            return true;
+    return false;
+}
+
+/* A driver in a namespace of its own would be out of our sight. One that is asked for by name is the one that all
+ * share; a library that brings one is refused. */
+static void *open_elsewhere(dlmopen_function function, Lmid_t name_space, const char *path, int flags)
+{
+    dlopen_function open_here = (dlopen_function)real_loader(REAL_DLOPEN);
+    dlclose_function close_again = (dlclose_function)real_loader(REAL_DLCLOSE);
+    if (open_here == NULL || close_again == NULL)
+        return NULL;
+    if (names_driver(path))
+        return open_here(path, flags);
+    void *handle = function(name_space, path, flags);
+    if (handle == NULL || !brought_driver(handle))
+        return handle;
+    close_again(handle);
+    return open_here("[a driver in a namespace of its own would not keep to the quota]", RTLD_NOW); /* for dlerror() */
+}
+
 HCS_EXPORT void *dlmopen(Lmid_t name_space, const char *path, int flags)
 {
     dlmopen_function function = (dlmopen_function)real_loader(REAL_DLMOPEN);
     if (function == NULL)
         return NULL;
     flags = allowed_flags(flags);
+    if (name_space != LM_ID_BASE && hcs_mode() != HCS_MODE_PASS_THROUGH)
+        return open_elsewhere(function, name_space, path, flags);
     return function(name_space, path, flags);
 }

@@ -129,6 +129,9 @@ void *hcs_substitute(void *address);
 /* Looks the drivers' functions up again; called when a program may just have loaded a driver. */
 void hcs_refresh_symbols(void);
 
+/* True for the file name of a library that is a driver. */
+bool hcs_is_driver(const char *soname);
+
 /* Takes the functions of a driver from a loaded object, if its name is a driver's; true where it is. */
 struct hcs_object;
 bool hcs_take_driver(const struct hcs_object *object);

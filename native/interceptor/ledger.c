@@ -2,6 +2,7 @@
  * processes may do it at once and one may die in the middle. */
 #include "ledger.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -31,19 +32,44 @@ static const char *check(struct hcs_ledger *ledger, const struct hcs_quota *quot
     return NULL;
 }
 
+/* The file above the three that programs take for their standard streams: a program that was started with those closed
+ * would write into the ledger. */
+static int above_streams(int file)
+{
+    if (file < 0 || file > STDERR_FILENO)
+        return file;
+    int higher = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    close(file);
+    return higher;
+}
+
+/* Gives the file its size, and every page of it room: a page that is not to be had when it is touched would kill the
+ * program. A file that is too short was left by somebody who died, or had no room, before anything was in it. */
+static const char *make_room(int file)
+{
+    uint64_t magic = 0;
+    off_t size = lseek(file, 0, SEEK_END);
+    if (size < 0 || size > HCS_LEDGER_BYTES)
+        return "the ledger has the wrong size";
+    if (size != 0 && size != HCS_LEDGER_BYTES && (pread(file, &magic, sizeof magic, 0) < 0 || magic != 0))
+        return "the ledger has the wrong size";
+    if (fallocate(file, 0, 0, HCS_LEDGER_BYTES) == 0)
+        return NULL;
+    if (errno == ENOSPC || errno == EDQUOT)
+        return "the ledger's disk has no room for it";
+    /* A file system that cannot promise room. */
+    return size != HCS_LEDGER_BYTES && ftruncate(file, HCS_LEDGER_BYTES) != 0 ? "the ledger cannot be extended" : NULL;
+}
+
 const char *hcs_ledger_open(const char *path, const struct hcs_quota *quota, struct hcs_ledger **ledger)
 {
-    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    int file = above_streams(open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
     if (file < 0)
         return "the ledger cannot be opened for writing";
-    off_t size = lseek(file, 0, SEEK_END);
-    if (size != 0 && size != HCS_LEDGER_BYTES) {
+    const char *no_room = make_room(file);
+    if (no_room != NULL) {
         close(file);
-        return "the ledger has the wrong size";
-    }
-    if (size == 0 && ftruncate(file, HCS_LEDGER_BYTES) != 0) {
-        close(file);
-        return "the ledger cannot be extended";
+        return no_room;
     }
     void *memory = mmap(NULL, HCS_LEDGER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);

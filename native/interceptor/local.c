@@ -21,17 +21,20 @@ struct hcs_local *hcs_local(void)
     return state;
 }
 
-static _Thread_local int depth __attribute__((tls_model("initial-exec")));
+/* Where on the stack the outermost hook of this thread was entered; 0 outside of hooks. A call from further up than that
+ * means that the hook was never left: a signal handler jumped out of it. So a thread is not out of sight for good. */
+static _Thread_local uintptr_t entered __attribute__((tls_model("initial-exec")));
 
-bool hcs_enter(void)
+__attribute__((noinline)) bool hcs_enter(void)
 {
-    if (depth > 0)
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    if (entered != 0 && here < entered)
         return false;
-    depth++;
+    entered = here;
     return true;
 }
 
 void hcs_leave(void)
 {
-    depth--;
+    entered = 0;
 }

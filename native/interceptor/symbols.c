@@ -56,6 +56,11 @@ static int runtime_of(const char *soname)
     return -1;
 }
 
+bool hcs_is_driver(const char *soname)
+{
+    return runtime_of(soname) >= 0;
+}
+
 bool hcs_take_driver(const struct hcs_object *object)
 {
     int runtime = runtime_of(object->soname);

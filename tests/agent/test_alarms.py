@@ -38,6 +38,9 @@ class TwoCards:
             raise VendorError("the library says no")
         return (HealthObservation("gpu"), HealthObservation("npu"))
 
+    def forget(self, device: str) -> None:
+        pass
+
     def node_files(self, device: Device) -> NodeFiles:
         return NodeFiles()
 

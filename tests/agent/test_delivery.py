@@ -56,6 +56,29 @@ def test_a_share_starts_with_its_card_and_its_quota(tell: Tell) -> None:
     tell(story)
 
 
+def test_a_container_that_starts_again_does_not_pay_for_the_one_that_was_killed(tell: Tell) -> None:
+    """Its ledger names processes of another pid namespace, of which nobody inside could tell that they are dead."""
+
+    async def story(node: NodeScene) -> None:
+        pod = await node.bound_pod("one", 1, amount=10 * GIB)
+        mount = (await node.adjusted(pod)).mount("/etc/hcs/ledger")
+        assert mount is not None
+        ledger = Path(mount.source)
+        await node.adjusted(pod)
+        first = ledger.stat().st_ino
+        ledger.write_bytes(b"somebody was here" * 100)
+        await node.adjusted(pod)
+        assert (ledger.stat().st_size, ledger.stat().st_mode & 0o777) == (0, 0o666)
+        assert ledger.stat().st_ino != first, "who still dies writes into the old one"
+        ledger.write_bytes(b"and again" * 100)
+        await node.stop_agent()
+        await node.start_agent()
+        await node.adjusted(pod)
+        assert ledger.stat().st_size == 0
+
+    tell(story)
+
+
 def test_an_init_container_starts_with_the_cards_of_the_main_one(tell: Tell) -> None:
     """Its files are prepared with the others', and it holds nothing beside them."""
 
@@ -227,11 +250,13 @@ def test_a_restarted_agent_has_forgotten_nothing(tell: Tell) -> None:
         await node.adjusted(first)
         ledger = node.container_files(first) / "ledger"
         ledger.write_bytes(b"counted")
-        await node.stop_agent()
-        await node.start_agent()
-        assert (await node.refused(second)).reason == "OverCommitted"
-        await node.adjusted(first)
-        assert ledger.read_bytes() == b"counted", "the ledger of running programs is not touched"
+        with ledger.open("rb") as mounted:
+            await node.stop_agent()
+            await node.start_agent()
+            assert (await node.refused(second)).reason == "OverCommitted"
+            assert ledger.read_bytes() == b"counted"
+            await node.adjusted(first)
+            assert mounted.read() == b"counted", "the ledger of running programs is not touched"
 
     tell(story)
 

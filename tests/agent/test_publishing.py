@@ -188,6 +188,9 @@ class MoodyVendor:
             raise VendorError("no answer from the library")
         return (HealthObservation("m-0"),)
 
+    def forget(self, device: str) -> None:
+        pass
+
     def node_files(self, device: Device) -> NodeFiles:
         return NodeFiles()
 

@@ -1,10 +1,21 @@
 """``hcs devices`` says of every card who holds how much of it, and why it takes no work if it takes none."""
 
-import msgspec
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
 
+import msgspec
+import pytest
+from tests.cli.room import Hcs, furnish
+
+from hcs.agent.repairs import read_repaired
 from hcs.cli.cluster import Cluster
 from hcs.cli.devices import rows_of
+from hcs.kube import resources
+from hcs.kube.connection import connect
+from hcs.model import names
 from hcs.model.devices import Device, NodeInventory, Quarantine
+from hcs.sandbox.apiserver.server import Settings, running
 
 GIB = 1 << 30
 
@@ -54,3 +65,50 @@ def test_the_device_star_quarantines_all_cards_of_a_node():
     card = Device("a", 0, "nvidia", "T4", 15 * GIB)
     nodes = (NodeInventory("n", (card, msgspec.structs.replace(card, id="b", index=1)), (Quarantine("*", "Service"),)),)
     assert [row.quarantine.reason for row in rows_of(Cluster("default", inventories=nodes))] == ["Service", "Service"]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Hcs]:
+    """Commands on a room of one's own."""
+    with running(Settings(data=tmp_path / "data")) as server:
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(server.kubeconfig("admin-token"))
+        asyncio.run(furnish(str(kubeconfig)))
+        yield Hcs(kubeconfig)
+
+
+def test_a_person_says_that_a_card_is_repaired(own):
+    done = own("devices", "repaired", "gpu-a", "GPU-1")
+    assert (done.exit_code, done.stdout) == (0, "card GPU-1 on gpu-a: repaired\n")
+    first = own.data("devices", "repaired", "gpu-a", "0")
+    assert (first["node"], first["device"], first["verdict"]) == ("gpu-a", "GPU-0", "Healthy")
+    again = own.data("devices", "repaired", "gpu-a", "GPU-0")
+    assert again["said"] > first["said"]
+
+    async def look() -> dict[str, str]:
+        client = connect(str(own.kubeconfig), None)
+        try:
+            node = await client.get(resources.ComputeNode, "gpu-a")
+            return read_repaired(node.metadata.annotations[names.REPAIRED])
+        finally:
+            await client.close()
+
+    said = asyncio.run(look())
+    assert set(said) == {"GPU-0", "GPU-1"}
+    assert said["GPU-0"] == again["said"]
+
+
+@pytest.mark.parametrize(
+    ("node", "card", "why"),
+    [
+        pytest.param("nowhere", "0", "there is no node nowhere with cards", id="no-node"),
+        pytest.param("gpu-a", "GPU-7", "no card GPU-7 on node gpu-a", id="no-card"),
+        pytest.param("gpu-a", "GPU", "several cards GPU on node gpu-a", id="which"),
+    ],
+)
+def test_a_card_that_is_not_there_cannot_be_repaired(on_room, node, card, why):
+    done = on_room("devices", "repaired", node, card)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert why in done.stderr
+    if node == "gpu-a":
+        assert "there are 0 (GPU-0), 1 (GPU-1)" in done.stderr

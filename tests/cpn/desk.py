@@ -29,7 +29,12 @@ class Desk:
     """A :class:`hcs.cpn.service.Service`."""
 
     def __init__(self, store: QueueStore) -> None:
-        self.store, self.registry = store, CollectorRegistry()
+        self.registry = CollectorRegistry()
+        self.begin(store)
+
+    def begin(self, store: QueueStore) -> None:
+        """Begin anew with another store, so that tests may share a server."""
+        self.store = store
         self.moment, self.woken = NOW, 0
         self.expected: dict[str, Expectation] = {}
         self.seen: list[ClusterView] = []

@@ -26,26 +26,33 @@ KUBECONFIG = yaml.safe_dump({"clusters": [{"name": "c", "cluster": {"server": "h
 CHANGED = b"{prometheus: 'http://10.0.0.2:9090', lines: [{place: archive, bytes_per_second: 5}]}"
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with opened(tmp_path / "queue.db") as store:
-        yield Desk(store)
-
-
-@pytest.fixture
-def http(desk: Desk, tmp_path: Path) -> Iterator[httpx2.Client]:
-    with served(desk, tmp_path) as url, httpx2.Client(base_url=url, trust_env=False, verify=False) as client:
-        yield client
-
-
 @pytest.fixture(scope="module")
-def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx2.Client, Desk]]:
-    """One server for all that is refused, which leaves no trace in it."""
-    folder = tmp_path_factory.mktemp("refusing")
-    with opened(folder / "queue.db") as store:
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Desk, httpx2.Client]]:
+    """One server; each test brings its own store."""
+    folder = tmp_path_factory.mktemp("serving")
+    with opened(folder / "first.db") as store:
         desk = Desk(store)
         with served(desk, folder) as url, httpx2.Client(base_url=url, trust_env=False, verify=False) as client:
-            yield client, desk
+            yield desk, client
+
+
+@pytest.fixture
+def desk(serving: tuple[Desk, httpx2.Client], tmp_path: Path) -> Iterator[Desk]:
+    with opened(tmp_path / "queue.db") as store:
+        serving[0].begin(store)
+        yield serving[0]
+
+
+@pytest.fixture
+def http(desk: Desk, serving: tuple[Desk, httpx2.Client]) -> httpx2.Client:
+    return serving[1]
+
+
+def counted(http: httpx2.Client, result: str) -> float:
+    """Submissions of this result so far."""
+    lines = http.get("/metrics").text.splitlines()
+    found = [line for line in lines if line.startswith(f'hcs_cpn_submissions_total{{result="{result}"}}')]
+    return float(found[0].split()[1]) if found else 0.0
 
 
 def problem(answer: httpx2.Response, status: int) -> Problem:
@@ -126,9 +133,8 @@ def test_a_hundred_clients_at_once_with_ten_keys_make_ten_jobs(http: httpx2.Clie
     ],
 )
 def test_bad_submissions_are_refused_with_a_reason(
-    refusing: tuple[httpx2.Client, Desk], body: bytes, status: int, reason: str
+    http: httpx2.Client, desk: Desk, body: bytes, status: int, reason: str
 ) -> None:
-    http, desk = refusing
     said = problem(http.post("/jobs", content=body), status)
     assert said.reason == reason
     assert len(said.message.split()) > 4
@@ -268,9 +274,8 @@ def test_clusters_come_and_go_and_their_access_is_never_shown(http: httpx2.Clien
     ],
 )
 def test_cluster_objects_nobody_could_use_are_refused(
-    refusing: tuple[httpx2.Client, Desk], name: str, document: dict[str, Any], words: str
+    http: httpx2.Client, desk: Desk, name: str, document: dict[str, Any], words: str
 ) -> None:
-    http, desk = refusing
     said = problem(http.put(f"/clusters/{name}", content=msgspec.json.encode(document)), 400)
     assert said.reason == "MalformedCluster"
     assert words in said.message
@@ -313,16 +318,15 @@ def test_a_store_that_cannot_be_written_is_said_and_the_job_not_taken(http: http
 
 
 def test_health_readiness_and_figures(http: httpx2.Client, desk: Desk) -> None:
+    created, refused = counted(http, "created"), counted(http, "refused")
     submitted(http)
     http.post("/jobs", content=b"")
     assert (http.get("/healthz").text, http.get("/readyz").text) == ("ok", "ok")
     desk.trouble = Refusal("NoLease", "another controller leads")
     assert problem(http.get("/readyz"), 503).reason == "NoLease"
     assert http.get("/healthz").status_code == 200
-    figures = http.get("/metrics").text
-    assert 'hcs_cpn_jobs{state="Queued"} 1.0' in figures
-    assert 'hcs_cpn_submissions_total{result="created"} 1.0' in figures
-    assert 'hcs_cpn_submissions_total{result="refused"} 1.0' in figures
+    assert 'hcs_cpn_jobs{state="Queued"} 1.0' in http.get("/metrics").text
+    assert (counted(http, "created"), counted(http, "refused")) == (created + 1, refused + 1)
 
 
 def test_a_path_that_does_not_exist_is_a_sentence_too(http: httpx2.Client) -> None:
@@ -330,11 +334,12 @@ def test_a_path_that_does_not_exist_is_a_sentence_too(http: httpx2.Client) -> No
     assert problem(http.patch("/jobs"), 405).reason == "NoSuchRoute"
 
 
-def test_a_token_is_asked_for_and_may_be_replaced(desk: Desk, tmp_path: Path) -> None:
+def test_a_token_is_asked_for_and_may_be_replaced(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("a-long-enough-token\n")
     with (
-        served(desk, tmp_path, Tokens(file)) as url,
+        opened(tmp_path / "queue.db") as store,
+        served(Desk(store), tmp_path, Tokens(file)) as url,
         httpx2.Client(base_url=url, trust_env=False, verify=False) as http,
     ):
         assert problem(http.get("/jobs"), 401).reason == "Unauthorized"

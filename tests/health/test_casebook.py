@@ -34,6 +34,27 @@ def test_a_fatal_event_stays_until_the_card_is_repaired() -> None:
     assert reason(book, 100 * DAY) == "NoFault"
 
 
+def test_a_chip_that_is_reset_again_and_again_is_left_to_a_person() -> None:
+    """The vendor's default: three times in a day for this code. A reset ends the fault, and not the count."""
+    book = Casebook()
+    for hour in range(3):
+        book.ascend("card", 0x80E18005, hour * HOUR)
+        assert reason(book, hour * HOUR) == ("ManuallySeparateNpu" if hour == 2 else "RestartNpu")
+        book.reset("card")
+        assert reason(book, hour * HOUR) == ("ManuallySeparateNpu" if hour == 2 else "NoFault")
+    book.repaired("card")
+    assert reason(book, 3 * HOUR) == "NoFault"
+    book.ascend("card", 0x80E18005, 4 * HOUR)
+    assert reason(book, 4 * HOUR) == "RestartNpu", "a person's word ends the count as well"
+
+
+def test_a_reset_of_a_card_without_history_is_nothing() -> None:
+    book = Casebook()
+    book.reset("card")
+    assert reason(book, 0.0) == "NoFault"
+    assert book.fatal() == {}
+
+
 def test_a_mild_event_passes() -> None:
     book = Casebook()
     book.xid("card", 74, "1", 0.0)

@@ -257,6 +257,7 @@ def test_a_wrong_version_gets_the_drivers_own_answer(container: Container, progr
         ["interceptor", "cuInit"],
         ["interceptor", "cuGetProcAddress"],
         ["none", "-"],
+        ["interceptor", "cuMemAlloc"],
     ]
 
 

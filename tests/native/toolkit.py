@@ -27,7 +27,7 @@ INTERCEPTOR_SOURCES = [
     path
     for path in sorted((REPOSITORY / "native/interceptor").glob("*.c"))
     + sorted((REPOSITORY / "native/common").glob("*.c"))
-    if path.name not in {"hip.c", "audit.c"}  # of the audit library
+    if path.stem != "audit" and not path.stem.startswith("hip")  # of the audit library
 ]
 
 LIBRARIES = (

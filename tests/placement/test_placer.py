@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.placement.fleets import REFERENCE_RATES, Nodes, inventories, node, requests, share, whole
+from tests.placement.fleets import REFERENCE_RATES, Nodes, inventories, node, rates, requests, share, whole
 
 from hcs.model.allocations import Allocation
 from hcs.model.devices import NodeInventory
@@ -151,3 +151,16 @@ def test_chance_gives_every_node_its_turn_and_the_same_one_for_the_same_seed() -
     assert all(one == other for one, other in answers)
     assert {one.node for one, _ in answers if isinstance(one, Placement)} == {"a", "b", "c", "d"}
     assert len({device for one, _ in answers if isinstance(one, Placement) for device in one.devices}) == 8
+
+
+def test_rates_that_take_the_place_of_others_in_memory_are_not_taken_for_them() -> None:
+    """A site's rates change: the old table is dropped, and the new one may well lie where that was."""
+    nodes = [node("a", "a100")]
+    placer, snapshot = Placer(nodes), Snapshot.build(nodes)
+    asked = ComputeRequest(
+        (whole(),), models=("H100-SXM5",), workload="finetune", substitution="auto", sharing="exclusive"
+    )
+    for milliacu in range(10, 100, 10):
+        table = {"H100-SXM5": rates(finetune=milliacu)}
+        assert placer.place(asked, reference_rates=table) == place(snapshot, asked, reference_rates=table)
+        del table

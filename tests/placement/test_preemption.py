@@ -16,15 +16,12 @@ from hcs.model.refusals import Refusal
 from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import appraise
 from hcs.placement.engine import place
-from hcs.placement.gangs import Gang, Member, check_plan
 from hcs.placement.plans import Placement
 from hcs.placement.preemption import (
     Budget,
-    GangVictims,
     Preemptor,
     RunningPod,
     VictimPlan,
-    choose_gang_victims,
     choose_victims,
     correct_victims,
 )
@@ -220,26 +217,6 @@ def test_a_victim_without_cards_that_nobody_knows_is_kept() -> None:
     scene = Scene(node("a", "a100"))
     asked = Preemptor("new", OWNER, 100)
     assert correct_victims(scene.snapshot, asked, {"a": ["somebody"]}, []) == {"a": ("somebody",)}
-
-
-# Gangs.
-
-
-def test_a_gang_evicts_no_more_than_its_plan_needs() -> None:
-    scene = Scene(node("a", "a100", "a100"), node("b", "a100"), node("c", "a100"))
-    first, second = scene.run("a", OWNER), scene.run("a", OWNER)
-    scene.run("b", OWNER, priority=50)
-    gang = Gang("g", (Member("m0", OWNER), Member("m1", OWNER)))
-    answer = choose_gang_victims(scene.snapshot, gang, 100, scene.pods)
-    assert isinstance(answer, GangVictims)
-    assert answer.victims == (first, second), "one node is nearer than two"
-    freed = scene.snapshot.without_all(pod.allocation for pod in scene.pods[:2] if pod.allocation is not None)
-    assert check_plan(freed, answer.plan) is None
-    budget = Budget("quorum", frozenset({first, second}), allowed=0)
-    assert isinstance(choose_gang_victims(scene.snapshot, gang, 20, scene.pods, budgets=[budget]), Refusal)
-    never = choose_gang_victims(scene.snapshot, gang, 100, scene.pods, policy="Never")
-    assert isinstance(never, Refusal)
-    assert never.reason == "PreemptionNever"
 
 
 # What must always hold.

@@ -6,9 +6,7 @@ from tests.router.scene import pod_manifest
 from hcs.model import names
 from hcs.model.gangs import PodGroup
 from hcs.model.pods import Pod
-from hcs.placement.gangs import GangPlan, MemberPlan, Spread
-from hcs.placement.plans import Placement
-from hcs.router.gangs import GangBook, overflowing
+from hcs.router.gangs import GangBook
 
 
 def member(name: str, gang: str = "g", size: int = 3, *, node: str = "", phase: str = "", priority: int = 0) -> Pod:
@@ -125,14 +123,3 @@ def test_pauses_grow_and_end() -> None:
         pauses.append(gang.not_before)
     assert pauses[:4] == [2.0, 4.0, 8.0, 16.0]
     assert pauses[-1] == 300.0
-
-
-def test_members_beyond_a_nodes_cpu_overflow() -> None:
-    def on(pod: str, node: str) -> MemberPlan:
-        return MemberPlan(pod, Placement(node, "nvidia", "A100", {}, exclusive=True, workload="gemm"))
-
-    plan = GangPlan("g", (on("a", "n"), on("b", "n"), on("c", "n"), on("d", "m")), Spread(1, 1, 1, 1, 2))
-    needs = dict.fromkeys("abcd", (2000, 1))
-    assert overflowing(plan, needs, {"n": (4000, 10, 10)}) == [("c", "n")]
-    assert overflowing(plan, needs, {"n": (9000, 2, 10)}) == [("c", "n")]
-    assert overflowing(plan, needs, {"n": (9000, 10, 1)}) == [("b", "n"), ("c", "n")]

@@ -58,6 +58,11 @@ async def alive(s: Scene) -> set[str]:
     return {name for name, pod in pods.items() if pod.spec.nodeName and not pod.metadata.deletionTimestamp}
 
 
+async def is_ending(s: Scene, name: str) -> bool:
+    """Whether a pod was told to end."""
+    return bool((await s.get_pod(name)).metadata.deletionTimestamp)
+
+
 async def budget(s: Scene, name: str, app: str, allowed: int) -> None:
     """A disruption budget, with the status that its controller would write."""
     path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -259,6 +264,108 @@ async def test_a_gang_takes_the_place_of_lower_ones_whole_or_not_at_all(tmp_path
         left = await alive(s)
         assert len(left) == 4
         assert {"g-0", "g-1", "g-2"} < left
+
+
+async def restart(s: Scene) -> Any:
+    """Router and scheduler die; only a router comes back."""
+    for task in s._tasks[:2]:
+        task.cancel()
+    return await s.start_extender()
+
+
+@virtual
+async def test_a_restarted_router_keeps_the_place_for_whom_it_was_made(tmp_path: Path) -> None:
+    """It knows from the pods alone: who is nominated, and what ends on that node."""
+    async with scene(tmp_path) as s:
+        await start(s, cards=1)
+        await add(s, "low", 10, grace=30)
+        await s.bound("low")
+        await add(s, "high", 1000)
+        await s.until(lambda: is_ending(s, "low"))
+        assert (await s.get_pod("high")).status.nominatedNodeName == "n0"
+        again = await restart(s)
+        http = s.http(again)
+        await add(s, "thief", 100)
+        assert "n0" in (await s.filter(http, "thief", "n0"))["FailedAndUnresolvableNodes"]
+        await s.delete_pod("low")
+        await s.until(lambda: not again.view.allocations)
+        assert "n0" in (await s.filter(http, "thief", "n0"))["FailedAndUnresolvableNodes"], "it is kept for another"
+        assert (await s.filter(http, "high", "n0"))["NodeNames"] == ["n0"]
+        await s.delete_pod("high")
+        await s.until(lambda: len(again.preemption) == 0)
+        assert (await s.filter(http, "thief", "n0"))["NodeNames"] == ["n0"]
+
+
+@virtual
+async def test_a_restarted_router_keeps_the_places_of_a_gang(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        await start(s, nodes=2, cards=1)
+        for number in range(2):
+            await add(s, f"low{number}", 10, grace=30)
+            await s.bound(f"low{number}")
+        for number in range(2):
+            made = of(1000, annotations={names.GANG: "g", names.GANG_SIZE: "2"})
+            made["spec"] |= {"priorityClassName": "p1000", "schedulingGates": [{"name": names.GANG_GATE}]}
+            await s.add_pod(f"g-{number}", **made)
+        for number in range(2):
+            await s.until(lambda number=number: is_ending(s, f"low{number}"))  # type: ignore[misc]
+        again = await restart(s)
+        http = s.http(again)
+        await add(s, "thief", 100)
+        await s.delete_pod("low0")
+        await s.until(lambda: len(again.view.allocations) == 1)
+        refused = (await s.filter(http, "thief", "n0", "n1"))["FailedAndUnresolvableNodes"]
+        assert set(refused) == {"n0", "n1"}, "half of the gang's place is nobody else's"
+        await s.delete_pod("low1")
+        await s.start_driver(http)
+        for number in range(2):
+            await s.bound(f"g-{number}", seconds=30)
+
+
+@virtual
+async def test_a_nomination_that_can_never_come_true_keeps_nothing(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        await start(s, cards=1)
+        await add(s, "low", 10)
+        await s.bound("low")
+        await add(s, "high", 1000, policy="Never")
+        await s.waiting("high")
+        await s.set_status("high", nominatedNodeName="n0")
+        again = await restart(s)
+        assert "n0" in (await s.filter(s.http(again), "high", "n0"))["FailedAndUnresolvableNodes"]
+        assert (len(again.preemption), len(again.reservations)) == (0, 0)
+
+
+@virtual
+async def test_a_gang_evicts_nobody_where_its_cpu_will_never_fit(tmp_path: Path) -> None:
+    """The cards would be free, and the members could still not start together."""
+    async with scene(tmp_path) as s:
+        await start(s, cards=2, cpu="5")
+        await add(s, "low0", 10)
+        await add(s, "low1", 10)
+        for name in ("low0", "low1"):
+            await s.bound(name)
+        for number in range(2):
+            made = of(1000, cpu="3", annotations={names.GANG: "g", names.GANG_SIZE: "2"})
+            made["spec"] |= {"priorityClassName": "p1000", "schedulingGates": [{"name": names.GANG_GATE}]}
+            await s.add_pod(f"g-{number}", **made)
+        await asyncio.sleep(60)
+        assert await alive(s) == {"low0", "low1"}
+
+
+@virtual
+async def test_a_gang_has_pods_evicted_that_hold_its_cpu(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        await start(s, cards=2, cpu="4")
+        await add(s, "low", 10, cpu="3")
+        await s.bound("low")
+        for number in range(2):
+            made = of(1000, cpu="2", annotations={names.GANG: "g", names.GANG_SIZE: "2"})
+            made["spec"] |= {"priorityClassName": "p1000", "schedulingGates": [{"name": names.GANG_GATE}]}
+            await s.add_pod(f"g-{number}", **made)
+        for number in range(2):
+            await s.bound(f"g-{number}", seconds=30)
+        assert await alive(s) == {"g-0", "g-1"}
 
 
 @virtual

@@ -204,6 +204,73 @@ async def test_victims_make_room_for_a_rectangle_not_only_for_as_many_cores(tmp_
         assert "c" not in await s.allocations()
 
 
+async def gang(s: Scene, cores: str, size: int = 2, priority: int = 0) -> None:
+    """Members that ask for a whole card and cores each."""
+    for number in range(size):
+        limits = {names.VRAM: "80Gi", CORES: cores}
+        spec: dict[str, Any] = {
+            "containers": [{"name": "main", "image": "i", "resources": {"limits": limits}}],
+            "schedulingGates": [{"name": names.GANG_GATE}],
+        }
+        if priority:
+            spec |= {"priority": priority, "priorityClassName": f"p{priority}"}
+        await s.add_pod(f"g-{number}", spec=spec, annotations={names.GANG: "g", names.GANG_SIZE: str(size)})
+
+
+@virtual
+async def test_members_of_a_gang_get_rectangles_that_do_not_overlap(tmp_path: Path) -> None:
+    """On the first node there are enough cores and no rectangle, so nobody goes there."""
+    async with scene(tmp_path) as s:
+        striped = msgspec.structs.replace(shown(), busy="aa" * 8)
+        for name, board_, cores in (("a", striped, 32), ("b", shown(), 64)):
+            await s.add_node(name, card(0), card(1))
+            await offer(s, name, board_, cores=cores)
+        await start(s)
+        await gang(s, "16")
+        rectangles = []
+        for number in range(2):
+            pod = await s.bound(f"g-{number}")
+            held = allocation_of(pod)
+            assert held is not None
+            assert held.node == "b"
+            (grant,) = held.cores["main"]
+            assert f"at ({grant.x},{grant.y})" in pod.annotations[names.ROUTE_REASON]
+            rectangles.append(rectangle_of(grant))
+        assert not rectangles[0].overlaps(rectangles[1])
+
+
+@virtual
+async def test_a_gang_without_rectangles_for_all_waits_and_takes_nothing(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        await s.add_node("a", card(0), card(1))
+        await offer(s, "a", msgspec.structs.replace(shown(6, 1), busy="04"), cores=6)
+        extender = await start(s)
+        await gang(s, "3")
+        await s.until(lambda: _told(s, "g-0", "FailedPlacement", "rectangle"))
+        assert (await s.allocations(), len(extender.reservations)) == ({}, 0)
+
+
+@virtual
+async def test_a_gang_has_those_evicted_whose_rectangles_it_needs(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        await classes(s, 10, 1000)
+        await s.add_node("a", card(0), card(1))
+        await offer(s, "a", shown(6, 1), cores=6)
+        await start(s)
+        await s.add_pod("low", **_of(10, "2", CORES))
+        await s.bound("low")
+        await gang(s, "3", priority=1000)
+        for number in range(2):
+            await s.bound(f"g-{number}")
+        held = await s.allocations()
+        assert set(held) == {"g-0", "g-1"}
+        assert {held[f"g-{number}"].cores["main"][0].x for number in range(2)} == {0, 3}
+
+
+async def _told(s: Scene, name: str, reason: str, words: str) -> bool:
+    return any(one == reason and words in message for one, message in await s.events(name))
+
+
 @virtual
 async def test_boards_near_the_cards_come_first(tmp_path: Path) -> None:
     async with scene(tmp_path) as s:

@@ -1,10 +1,11 @@
 """Volcano's extender plug-in: its calls replayed in the shapes of its own types, and its way of binding.
 
 The requests are written by the fields of Volcano's ``TaskInfo`` and ``NodeInfo`` (Go names, no tags), for schedules
-that no recording has; see ``test_volcano_recorded.py``. The binder does what Volcano's does: it binds in a second step, with
-the annotations that its session saw.
+that no recording has; see ``test_volcano_recorded.py``. The binder does what Volcano's does: it binds in a second step,
+with the annotations that its session saw.
 """
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,7 @@ async def test_volcano_asks_again_about_a_pod_it_never_bound_and_has_it_seconds_
         assert await session.allocate("a", "n1") == ""
         await session.open()
         assert (await session.predicate("a", "n1"))["code"] == 2
+        await asyncio.sleep(3)
         assert names.ALLOCATION in (await s.get_pod("a")).annotations, "the Binding might come"
 
         async def allowed() -> bool:

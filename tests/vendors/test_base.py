@@ -28,6 +28,9 @@ class StubbornVendor:
     def read_health(self) -> Sequence[HealthObservation]:
         raise VendorError("the library says no")
 
+    def forget(self, device: str) -> None:
+        pass
+
     def node_files(self, device: Device) -> NodeFiles:
         return NodeFiles()
 

@@ -38,4 +38,8 @@ def test_the_worst_event_of_a_card_is_remembered(codes: list[int], expected: int
     for code in codes:
         vendor.remember("GPU-1", code)
     assert typed.word == "nvidia"
-    assert vendor.worst("GPU-1") == HealthObservation("GPU-1", expected, f"Xid {expected}" if expected else "")
+    assert vendor.worst("GPU-1") == HealthObservation(
+        "GPU-1", expected, f"Xid {expected}" if expected else "", told=True
+    )
+    vendor.forget("GPU-1")
+    assert vendor.worst("GPU-1").code == 0

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hcs.model.refusals import RefusedError
+from hcs.wide.annealing import Budget
 from hcs.wide.baselines import BASELINES, shortest
 from hcs.wide.bound import lower_bound
 from hcs.wide.fleets import Pool, parse_pools
 from hcs.wide.generation import GIB, generate
-from hcs.wide.annealing import Budget
 from hcs.wide.jobs import Blob, Job, RunTime
 from hcs.wide.network import Link, Network
 from hcs.wide.planner import Planner, Settings, policy

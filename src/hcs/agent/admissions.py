@@ -129,6 +129,28 @@ def write_host_files(files: tuple[HostFile, ...]) -> None:
         write_file(path, content, file.mode)
 
 
+def renew_host_files(files: tuple[HostFile, ...]) -> None:
+    """Begin kept files anew that something was written into: who wrote is gone, and what it left must not be counted.
+
+    A ledger may name processes of a container that was killed; the next one, in another pid namespace, cannot tell that
+    they are dead.
+
+    Raises:
+        OSError: one cannot be written.
+    """
+    for file in files:
+        if file.keep and used(file):
+            write_file(Path(file.path), file.content.encode(), file.mode)
+
+
+def used(file: HostFile) -> bool:
+    """Whether a file holds anything but what it began with; asks for its size alone."""
+    try:
+        return os.stat(file.path).st_size != len(file.content)
+    except OSError:
+        return False
+
+
 def write_file(path: Path, content: bytes, mode: int) -> None:
     """Write a file in one step, with exactly these permission bits."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")

@@ -5,6 +5,7 @@ to a card of this node is counted and otherwise let go.
 """
 
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 10.0
 FELL_OFF: Final = 79
+RECOVERY: Final = 154
+"""NVIDIA's driver says that what it wants done to the card has changed."""
+_NOTHING_WANTED: Final = re.compile(r"changed from 0x[0-9a-fA-F]+ \([^)]*\) to 0x0+ \(None\)")
 
 
 class Alarms:
@@ -60,6 +64,9 @@ class Alarms:
         if device is None or event.code is None:
             self.strays += 1
             log.warning("fault of no card known here: kind=%s code=%s bus=%s", event.kind, event.code, event.bus_id)
+            return
+        if event.kind == "xid" and event.code == RECOVERY and _NOTHING_WANTED.search(event.message):
+            self._cards.repaired(device.id, "the driver says that nothing needs to be done to it any more")
             return
         program = str(event.pid or event.process or "")
         self._cards.tell(device.id, lambda book, now: _note(book, device.id, event, program, now))

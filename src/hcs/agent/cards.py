@@ -64,6 +64,8 @@ class Cards:
         self._book = Casebook()
         self._foreign: frozenset[str] = frozenset()
         self._read: dict[str, tuple[Fault, ...]] = {}
+        self._told: dict[str, Fault] = {}
+        self._repairs = 0
         self.figures: dict[str, Mapping[str, Any]] = {}
         """What was last read of each card, by its id; see ``docs/probes.md``."""
         self.driver_versions: dict[str, str] = {}
@@ -111,6 +113,39 @@ class Cards:
         """
         before = self._snapshot()
         note(self._book, self._clock())
+        if device in self._devices:
+            self._judge(self._devices[device])
+        self._compare(before)
+
+    def fatal(self) -> dict[str, Fault]:
+        """The cards with a fault that stays until they are repaired, and the fault."""
+        return self._book.fatal()
+
+    def restore(self, faults: Mapping[str, Fault]) -> None:
+        """Take up faults that an earlier run wrote down; before the first probe."""
+        for device, fault in faults.items():
+            self._book.restore(device, fault)
+
+    def repaired(self, device: str, how: str, *, by_person: bool = False) -> None:
+        """A card was repaired: what happened to it before is over. What is still read of it goes on counting.
+
+        Args:
+            device: the card's id.
+            how: what tells so, for the log.
+            by_person: whether a person says so; a reset ends less, see :meth:`Casebook.reset`.
+        """
+        before = self._snapshot()
+        self._repairs += 1
+        if by_person:
+            self._book.repaired(device)
+        else:
+            self._book.reset(device)
+        if device in self._vendor_of:
+            self._vendor_of[device].forget(device)
+        log.info("card repaired, its history is over: device=%s how=%s", device, how)
+        known = self._read.get(device)
+        if known is not None:
+            self._read[device] = tuple(fault for fault in known if fault != self._told.get(device))
         if device in self._devices:
             self._judge(self._devices[device])
         self._compare(before)
@@ -169,6 +204,7 @@ class Cards:
     async def _check(self, asker: Asker) -> None:
         vendor = asker.vendor
         mine = [device for device in self._devices.values() if self._vendor_of[device.id] is vendor]
+        repairs = self._repairs
         try:
             seen = {observation.device: observation for observation in await asker.ask(vendor.read_health)}
         except VendorError as error:
@@ -183,7 +219,18 @@ class Cards:
             observation = seen.get(device.id)
             self.figures[device.id] = observation.figures if observation is not None else {}
             self._read[device.id] = (_MISSING,) if observation is None else _faults(device, observation)
+            if observation is not None and observation.told:
+                if repairs != self._repairs:  # asked before a card was repaired: old news
+                    self._read[device.id] = observation.faults
+                else:
+                    self._note_told(device, classify(device.vendor, observation.code))
             self._judge(device)
+
+    def _note_told(self, device: Device, fault: Fault) -> None:
+        """An event that the vendor remembers; a fatal one is remembered here too, beyond the vendor's life."""
+        self._told[device.id] = fault
+        if fault.verdict == "Failed" and device.id not in self._book.fatal():
+            self._book.restore(device.id, fault)
 
     def _judge(self, device: Device) -> None:
         """The gravest of what was read and what was told."""

@@ -22,7 +22,7 @@ import msgspec
 from lightkube import ApiError, AsyncClient
 from prometheus_client import CollectorRegistry, Counter
 
-from hcs.agent.admissions import Admission, Admissions, plain, write_host_files
+from hcs.agent.admissions import Admission, Admissions, plain, renew_host_files, used, write_host_files
 from hcs.agent.cards import Cards
 from hcs.inject.adjustments import EMPTY, Adjustment
 from hcs.inject.arbitration import Ledger, admit, allocated
@@ -300,7 +300,10 @@ class Delivery:
 
     async def _adjustment(self, pod: Pod, allocation: Allocation, facts: ContainerFacts) -> Adjustment:
         prepared = await self._ready(pod, allocation)
-        return inject(allocation, prepared.profile, facts, self._node_facts(prepared))
+        adjustment = inject(allocation, prepared.profile, facts, self._node_facts(prepared))
+        if any(file.keep and used(file) for file in adjustment.files):
+            await self._work(lambda: renew_host_files(adjustment.files))
+        return adjustment
 
     async def _ready(self, pod: Pod, allocation: Allocation) -> _Prepared:
         """What is prepared for a pod; done now where it is not, once for all who wait for it."""

@@ -35,6 +35,7 @@ from hcs.agent.guests import Guests
 from hcs.agent.networks import adapters
 from hcs.agent.profiles import SiteProfiles
 from hcs.agent.publishing import ABILITIES, Publisher
+from hcs.agent.repairs import BOOT_ID, Repairs
 from hcs.agent.runtime import INDEX, RuntimeLink
 from hcs.deviceplugin.podresources import PodResources
 from hcs.inject.profiles import Profile
@@ -82,6 +83,7 @@ class Agent:
         cdi: CdiSpecs | None = None,
         pod_resources: PodResources | None = None,
         data_sources: DataSources | None = None,
+        boot_id: Path = BOOT_ID,
     ) -> None:
         """Prepare; nothing is asked, and only the state directory is read.
 
@@ -106,6 +108,7 @@ class Agent:
             guarded: whether a guard lives beside the runtime.
             cdi: the node's CDI files; None where none are written.
             pod_resources: where the kubelet says what others hold; None where nobody is asked.
+            boot_id: where the kernel tells this boot from others.
             data_sources: the named places whose distance is measured; None leaves what others wrote.
         """
         registry = CollectorRegistry()
@@ -151,6 +154,14 @@ class Agent:
             problem=lambda: self.link.problem() if self.link is not None else None,
             rtos=lambda: rtos.published if rtos is not None else None,
             latencies=data_sources.entries if data_sources is not None else lambda observed: observed,
+        )
+        self.repairs = Repairs(
+            self.cards,
+            state,
+            observed=self.publisher.observed,
+            work=work,
+            sysfs=sysfs,
+            boot_id=boot_id,
         )
         self.data_sources = data_sources
         if data_sources is not None:
@@ -210,6 +221,7 @@ class Agent:
             self._overlays.run,
             lambda: self.cards.watch(self._pause, poll=self._poll, probe=self._probe),
             lambda: self.alarms.watch(self._pause),
+            lambda: self.repairs.watch(self._pause),
             lambda: self.publisher.run(self._pause),
             lambda: self.publisher.beat(self._pause),
             lambda: self.delivery.run(self._pause),

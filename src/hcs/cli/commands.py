@@ -39,6 +39,7 @@ COMMANDS: Final = (
     Registered("decline", "hcs.cli.decline", "Decline it."),
     Registered("rtos", "hcs.cli.rtos", "RTOS guests: what a container's settings become; the guests of this node."),
     Registered("neuro", "hcs.cli.neuro", "Spiking hardware: boards, placements, leases, tasks."),
+    Registered("cpn", "hcs.cli.cpn", "Many clusters, one queue: submit, watch, why, cancel; and its controller."),
     Registered("demo", "hcs.cli.demo.command", "See it all work, with no cluster and no card.", "sandbox"),
     Registered("sandbox", "hcs.cli.sandbox", "A small cluster with emulated cards on this machine.", "sandbox"),
     Registered("quota", "hcs.cli.quota", "Hold a program to a share of a card, without Kubernetes."),

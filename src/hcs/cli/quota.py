@@ -73,6 +73,10 @@ def top(
     """What every share holds now, by container, card and process.
 
     Reads the ledgers; changes nothing. On a terminal it goes on until Ctrl-C; elsewhere it prints once.
+
+    hcs quota top
+
+    hcs quota top --once --json
     """
     show_top(json=json, once=once, interval=interval, state=state)
 
@@ -87,12 +91,15 @@ def verify(
     tolerance: Annotated[float, typer.Option("--tolerance", help="Percent by which they may differ.", min=0)] = 1.0,
     json: Json = False,
 ) -> None:
-    """Run a program and compare the ledger with what the driver says its processes hold.
+    """Compare the ledger with the driver while a program runs.
 
-    Looks many times a second while the program runs. Exit code 1 where they differ by more than the tolerance;
-    otherwise the program's.
+    Looks many times a second at what the driver says the program's processes hold; where it does not tell processes
+    apart (inside a container), at what the whole card holds more than before. Exit code 1 where they differ by more
+    than the tolerance; otherwise the program's.
 
     hcs quota verify --card GPU-5f3c9a1e-0b1d-4c5e-9f00-0123456789ab=8Gi -- python train.py
+
+    hcs quota verify --emulated --card GPU-1=2Gi -- python examples/train.py
     """
     raise typer.Exit(
         verify_books(

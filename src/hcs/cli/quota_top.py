@@ -90,20 +90,21 @@ def _program(pid: int, start_time: int) -> str:
 
 
 def table_of(rows: list[CardRow]) -> Table:
-    """The rows as people read them: a line a card, and one below it for each process."""
+    """The rows as people read them: each container's cards below its name, and below each card its processes."""
     lines: list[tuple[str, ...]] = []
-    for row in rows:
+    for above, row in zip((None, *rows), rows, strict=False):
+        if above is None or above.container != row.container:
+            lines.append((row.container, "", "", "", ""))
         share = f"{row.used_bytes * 100 // row.quota_bytes} %"
         lines.append(
-            (row.container, row.card, show_bytes(row.quota_bytes), show_bytes(row.used_bytes), share, str(row.refusals))
+            (f"  {row.card}", show_bytes(row.quota_bytes), show_bytes(row.used_bytes), share, str(row.refusals))
         )
         lines += [
-            ("", f"  {process.pid} {process.program}".rstrip(), "", show_bytes(process.used_bytes), "", "")
+            (f"    {process.pid} {process.program}".rstrip(), "", show_bytes(process.used_bytes), "", "")
             for process in row.processes
         ]
     columns = (
-        Column("CONTAINER"),
-        Column("CARD / PROCESS"),
+        Column("CONTAINER / CARD / PROCESS"),
         Column("QUOTA", right=True),
         Column("USED", right=True),
         Column("OF IT", right=True),

@@ -13,6 +13,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from hcs.cpn.collect.cluster import LiveCluster
+from hcs.cpn.collect.meters import ClusterMeters
 from hcs.cpn.collect.registry import Registry
 from hcs.cpn.controller import Controller
 from hcs.cpn.controller import Settings as Controlling
@@ -105,6 +106,7 @@ class Parts:
             settings=self.settings.controller,
         )
         self.clusters.on_change(lambda _: self.controller.wake())
+        self.controller.registry.register(ClusterMeters(self.clusters.live))
 
     def tasks(self) -> Sequence[Callable[[], Awaitable[None]]]:
         """What runs until cancelled."""

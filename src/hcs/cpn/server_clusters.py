@@ -23,11 +23,10 @@ from hcs.wide.manifests import MAX_BYTES, read_manifest
 
 def cluster_routes(service: Service) -> list[Route]:
     """The routes."""
-    store = service.store
 
     def rows() -> dict[str, ClusterRow]:
         views = {view.name: view for view in service.views()}
-        placed = [entry.placement.cluster for entry in store.entries(PLACED) if entry.placement is not None]
+        placed = [entry.placement.cluster for entry in service.store.entries(PLACED) if entry.placement is not None]
         return {
             config.name: ClusterRow(
                 msgspec.structs.replace(config, kubeconfig_text=""),
@@ -35,7 +34,7 @@ def cluster_routes(service: Service) -> list[Route]:
                 placed.count(config.name),
                 bool(config.kubeconfig_text),
             )
-            for config in store.clusters()
+            for config in service.store.clusters()
         }
 
     async def clusters(_: Request) -> Response:
@@ -49,17 +48,17 @@ def cluster_routes(service: Service) -> list[Route]:
         document = await _document(request)
         config = read_cluster(name, document)
         _check_overlay(config)
-        old = next((known for known in store.clusters() if known.name == name), None)
+        old = next((known for known in service.store.clusters() if known.name == name), None)
         if old is not None and not config.kubeconfig and not config.kubeconfig_text:
             # What is never shown cannot be sent back: whoever changes the rest keeps the access.
             config = msgspec.structs.replace(config, kubeconfig=old.kubeconfig, kubeconfig_text=old.kubeconfig_text)
-        store.put_cluster(config)
+        service.store.put_cluster(config)
         service.wake()
         return answer(rows()[name], 201 if old is None else 200)
 
     async def drop(request: Request) -> Response:
         known = _known(rows(), request)
-        store.drop_cluster(known.config.name)
+        service.store.drop_cluster(known.config.name)
         service.wake()
         return answer(known)
 
@@ -95,6 +94,6 @@ def _check_overlay(config: ClusterConfig) -> None:
         raise RefusedError(
             Refusal(
                 "MalformedCluster",
-                f"overlay: {error}; it may hold labels, annotations, limits, and spec as a merge patch of the pod's",
+                f"overlay: {error}; it may hold metadata and spec as merge patches of the pod template's, and limits",
             )
         ) from error

@@ -34,7 +34,6 @@ GROUPS: Final[dict[str, tuple[State, ...]]] = {
 
 def job_routes(service: Service) -> list[Route]:
     """The routes."""
-    store = service.store
     told = Counter("hcs_cpn_submissions", "Submissions by what became of them.", ["result"], registry=service.registry)
 
     def show(entry: Entry) -> JobRow:
@@ -45,13 +44,13 @@ def job_routes(service: Service) -> list[Route]:
             raw = await read_body(request, MAX_BYTES)
             manifest = await asyncio.to_thread(read_manifest, raw)
             key = _key(request, manifest)
-            entry = store.keyed(key, manifest) if key is not None else None
+            entry = service.store.keyed(key, manifest) if key is not None else None
             if entry is not None:  # before its deadline is looked at, which may have passed since
                 told.labels("repeated").inc()
                 return answer(Submitted(show(entry), created=False))
             now = service.now()
             asked: Asked = await asyncio.to_thread(read_submission, manifest, now)
-            entry, created = store.submit(manifest, asked.submission, key=key, now=now)
+            entry, created = service.store.submit(manifest, asked.submission, key=key, now=now)
         except RefusedError:
             told.labels("refused").inc()
             raise
@@ -68,18 +67,18 @@ def job_routes(service: Service) -> list[Route]:
         limit = read_count(request, "limit", PAGE, LONGEST_PAGE)
         offset = read_count(request, "offset", 0, 10**9)
         newest = request.query_params.get("newest", "").lower() in ("1", "true", "yes")
-        entries = store.entries(states, newest=newest, limit=limit, offset=offset)
-        counts = store.counts()
+        entries = service.store.entries(states, newest=newest, limit=limit, offset=offset)
+        counts = service.store.counts()
         return answer(JobList(tuple(show(entry) for entry in entries), sum(counts[state] for state in states)))
 
     async def job(request: Request) -> Response:
         entry = _find(service, request)
-        last = store.last_log(entry.id)
+        last = service.store.last_log(entry.id)
         return answer(
             JobDetail(
                 job=show(entry),
                 submission=entry.submission,
-                transitions=tuple(store.transitions(entry.id)),
+                transitions=tuple(service.store.transitions(entry.id)),
                 manifest=entry.manifest,
                 key=entry.key,
                 memory_floor=entry.floor,
@@ -100,9 +99,9 @@ def job_routes(service: Service) -> list[Route]:
         entry = _find(service, request)
         if "attempt" in request.query_params:
             attempt = read_count(request, "attempt", 0, 10**6)
-            text = store.log(entry.id, attempt)
+            text = service.store.log(entry.id, attempt)
         else:
-            found = store.last_log(entry.id)
+            found = service.store.last_log(entry.id)
             attempt, text = found if found else (0, None)
         if text is None:
             raise RefusedError(
@@ -120,7 +119,7 @@ def job_routes(service: Service) -> list[Route]:
             )
         after: State = "Cancelled" if entry.state == "Queued" else "Cancelling"
         message = "on request, before it had a place" if after == "Cancelled" else "on request, its Job is removed"
-        moved = store.move(entry, after, now=service.now(), reason="Requested", message=message)
+        moved = service.store.move(entry, after, now=service.now(), reason="Requested", message=message)
         service.wake()
         return answer(show(moved))
 

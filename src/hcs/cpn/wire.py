@@ -16,6 +16,8 @@ from hcs.wide.entries import Entry, Placement, Submission, Transition
 from hcs.wide.jobs import Bytes, Milliseconds
 from hcs.wide.lifecycle import ENDED, State
 
+PORT: Final = 8470
+"""Where the controller listens on loopback unless told otherwise, and where the command line looks for it."""
 PAGE: Final = 100
 """Jobs in one answer where nothing is said."""
 LONGEST_PAGE: Final = 1000

@@ -11,7 +11,16 @@ from typing import Final
 
 import msgspec
 
-from hcs.health.faults import ASCEND_LEVELS, NO_FAULT, XID_OF_APPLICATIONS, Fault, classify, of_level, worst
+from hcs.health.faults import (
+    ASCEND_LEVELS,
+    NO_FAULT,
+    OUTLIVES_RESET,
+    XID_OF_APPLICATIONS,
+    Fault,
+    classify,
+    of_level,
+    worst,
+)
 
 HOUR: Final = 3600.0
 DAY: Final = 24 * HOUR
@@ -84,9 +93,25 @@ class Casebook:
         elif classify("ascend", code).verdict == "Failed":
             self._keep(case, classify("ascend", code), now)
 
+    def fatal(self) -> dict[str, Fault]:
+        """The cards with a fault that stays until they are repaired, and the fault."""
+        return {device: case.fatal for device, case in self._cases.items() if case.fatal is not None}
+
+    def restore(self, device: str, fault: Fault) -> None:
+        """Take up a fatal fault that was written down earlier."""
+        self._case(device).fatal = fault
+
     def repaired(self, device: str) -> None:
-        """The card was reset or replaced: its history is over."""
+        """The card was repaired, as a person says: its history is over."""
         self._cases.pop(device, None)
+
+    def reset(self, device: str) -> None:
+        """The card was reset. What is left to a person stays, and so does the count of what may yet come to that."""
+        case = self._cases.get(device)
+        if case is None:
+            return
+        kept = case.fatal if case.fatal is not None and case.fatal.reason in OUTLIVES_RESET else None
+        self._cases[device] = Case(fatal=kept, codes=case.codes)
 
     def current(self, device: str, now: float) -> Fault:
         """What the card's history says now; :data:`~hcs.health.faults.NO_FAULT` where it says nothing."""
@@ -99,7 +124,7 @@ class Casebook:
         return worst((*(fault for _, fault in case.mild.values()), *_counted(case, now), *_standing(case, now)))
 
     def _keep(self, case: Case, fault: Fault, now: float) -> None:
-        if fault.verdict == "Failed" and case.fatal is None:
+        if fault.verdict == "Failed" and (case.fatal is None or fault.reason in OUTLIVES_RESET):
             case.fatal = fault
         elif fault.verdict == "SubHealthy":
             case.mild[fault.reason] = (now + MILD_SECONDS, fault)

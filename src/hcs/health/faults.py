@@ -28,6 +28,9 @@ SEVERITY: Final[dict[Verdict, int]] = {"Healthy": 0, "Unknown": 1, "SubHealthy":
 
 NO_FAULT: Final = Fault("Healthy", "NoFault", "")
 
+OUTLIVES_RESET: Final = frozenset({"ManuallySeparateNpu"})
+"""Reasons that no reset and no restart of the machine ends: only a person's word does, as their vendor has it."""
+
 
 def worst(faults: Iterable[Fault]) -> Fault:
     """The gravest, and among equals the first; :data:`NO_FAULT` where there is none."""

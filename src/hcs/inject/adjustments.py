@@ -44,8 +44,8 @@ class DeviceNode(msgspec.Struct, frozen=True, rename="camel"):
 class HostFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A file on the host that must exist before the adjustment is answered.
 
-    ``mode`` holds the permission bits. ``keep`` leaves a file that is already there as it is: a container that starts
-    again goes on with its ledger.
+    ``mode`` holds the permission bits. ``keep`` leaves a file that is already there as it is; only a container that
+    starts again begins with it anew.
     """
 
     path: str

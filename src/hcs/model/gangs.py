@@ -145,8 +145,7 @@ def read_pod_group(raw: Mapping[str, Any]) -> PodGroup:
 def _tasks(raw: Any, minimum: int, what: str) -> tuple[tuple[str, int], ...]:
     """How many of each task must start; as in Volcano, none of it counts where together they are more than must."""
     counts: dict[str, Any] = raw if isinstance(raw, dict) else {"": None}
-    wrong = [task for task, count in counts.items() if type(count) is not int or not 0 <= count <= MAX_MEMBERS]
-    if wrong:
+    if any(type(count) is not int or not 0 <= count <= MAX_MEMBERS for count in counts.values()):
         raise RefusedError(
             Refusal("GangSize", f"{what}: minTaskMember is {str(raw)[:80]}; write a number from 0 up for each task")
         )
@@ -181,7 +180,7 @@ def _coscheduling(pod: Pod, refusals: list[Refusal]) -> Membership | None:
     label = next((key for key in names.COSCHEDULING_LABELS if pod.labels.get(key)), None)
     if label is None:
         return None
-    size = pod.labels.get("pod-group.scheduling.sigs.k8s.io/min-available", "")
+    size = pod.labels.get(names.COSCHEDULING_SIZE, "")
     if size and _count(size) is None:
         refusals.append(
             Refusal("GangSize", f"label {label.partition('/')[0]}/min-available: {size!r} is no number of members")

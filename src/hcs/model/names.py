@@ -51,6 +51,7 @@ RUNTIME: Final = f"{DOMAIN}/runtime"
 CODE_IMAGE: Final = f"{DOMAIN}/code-image"
 CHECKPOINT: Final = f"{DOMAIN}/checkpoint"
 ENTRYPOINT_PREFIX: Final = f"{DOMAIN}/entrypoint."
+REPAIRED: Final = f"{DOMAIN}/repaired"  # on a ComputeNode: {card: when}; the agent forgets the card's history
 USER_ANNOTATIONS: Final = frozenset(
     {
         VENDORS,
@@ -94,6 +95,7 @@ COSCHEDULING_LABELS: Final = (
     "pod-group.scheduling.sigs.k8s.io",  # before the API had its own group
     "pod-group.scheduling.sigs.k8s.io/name",  # before there was an object at all
 )
+COSCHEDULING_SIZE: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 VOLCANO_TASK: Final = "volcano.sh/task-spec"
 """Annotation of a Volcano Job's pods: which of the job's tasks they are of."""

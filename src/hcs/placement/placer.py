@@ -42,6 +42,8 @@ class _Known(msgspec.Struct, eq=False):
     ask: Ask
     wishes: bool = False
     """Whether it looks at the nodes' labels."""
+    rates: ReferenceRates | None = None
+    """Those it was laid out with, kept alive: a dead one's identity could pass to another."""
     refusals: dict[str, NodeRefusal] | None = None
     answers: "OrderedDict[int, tuple[object, Unplaceable]]" = msgspec.field(default_factory=OrderedDict)
 
@@ -225,7 +227,9 @@ class Placer:
         known = self._known.get(key)
         if known is None:
             appraisals = appraise(self.fleet, request, reference_rates, bound)
-            known = self._known[key] = _Known(laid_out(self.fleet, request, appraisals), bool(request.preferences))
+            known = self._known[key] = _Known(
+                laid_out(self.fleet, request, appraisals), bool(request.preferences), reference_rates
+            )
             if len(self._known) > REQUESTS:
                 self._known.popitem(last=False)
         else:

@@ -18,12 +18,11 @@ from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import Appraisal, ReferenceRates, VendorBound, appraise
 from hcs.placement.filters import eligible
 from hcs.placement.fleet import Mask
-from hcs.placement.gangs import Gang, GangPlan, check_plan, plan_gang
 from hcs.placement.plans import Placement
 from hcs.placement.rooms import Room
 from hcs.placement.snapshot import Snapshot
 from hcs.placement.supply import cards_needed, nodes_of
-from hcs.placement.victims import Ask, Budget, NodeView, RunningPod, Serves, limits_of, smallest_sets, within
+from hcs.placement.victims import Ask, Budget, NodeView, RunningPod, Serves, limits_of, smallest_sets
 
 NODES: Final = 128
 """Nodes looked at closely, those with the fewest pods in question first; evicting is rare and need not be the best of
@@ -31,14 +30,13 @@ ten thousand."""
 
 __all__ = [
     "Budget",
-    "GangVictims",
     "Preemptor",
     "Room",
     "RunningPod",
     "VictimPlan",
-    "choose_gang_victims",
     "choose_victims",
     "correct_victims",
+    "place_to_keep",
 ]
 
 
@@ -65,14 +63,6 @@ class VictimPlan(msgspec.Struct, frozen=True):
     node: str
     victims: tuple[str, ...]
     placement: Placement
-    reason: str = ""
-
-
-class GangVictims(msgspec.Struct, frozen=True):
-    """Evict ``victims`` (UIDs, sorted) and the gang fits as ``plan`` says."""
-
-    victims: tuple[str, ...]
-    plan: GangPlan
     reason: str = ""
 
 
@@ -107,7 +97,7 @@ def choose_victims(
         return Refusal(
             "PreemptionNever", "the pod's preemptionPolicy is Never; it waits until others end by themselves"
         )
-    pods = sorted(running, key=_first_to_go)
+    pods = sorted(running, key=first_to_go)
     leaving = [pod for pod in pods if pod.terminating]
     lower = [pod for pod in pods if pod.priority < preemptor.priority and not pod.terminating]
     limits = limits_of(budgets)
@@ -140,12 +130,34 @@ def choose_victims(
         if found:
             _, node, victims, placement = min(found, key=lambda entry: entry[:2])
             assert placement is not None  # only sets that serve are found
-            return VictimPlan(node, tuple(sorted(pod.uid for pod in victims)), placement, _reason(victims, node))
+            return VictimPlan(node, tuple(sorted(pod.uid for pod in victims)), placement, told(victims, node))
     return Refusal(
         "EvictionDoesNotHelp",
         f"evicting pods of a priority below {preemptor.priority} makes no room for this pod on any node, "
         "within their disruption budgets",
     )
+
+
+def place_to_keep(
+    snapshot: Snapshot,
+    preemptor: Preemptor,
+    node: str,
+    running: Iterable[RunningPod],
+    *,
+    rooms: Mapping[str, Room] | None = None,
+    reference_rates: ReferenceRates | None = None,
+    bound: VendorBound | None = None,
+    serves: Serves | None = None,
+) -> Placement | None:
+    """Where a pod goes on the node it was promised, once pods that end already are gone; None: it has no place there.
+
+    Arguments as for :func:`choose_victims`; ``running`` are the pods on the node.
+    """
+    if node not in snapshot.fleet.node_index or (preemptor.nodes is not None and node not in preemptor.nodes):
+        return None
+    appraisals = appraise(snapshot.fleet, preemptor.request, reference_rates, bound)
+    view = NodeView(snapshot, node, preemptor.ask, appraisals, (rooms or {}).get(node), serves)
+    return view.fits([pod for pod in running if pod.terminating and pod.node == node])
 
 
 def correct_victims(
@@ -174,7 +186,7 @@ def correct_victims(
         bound: as there.
         serves: as there.
     """
-    pods = sorted(running, key=_first_to_go)
+    pods = sorted(running, key=first_to_go)
     limits = tuple(budgets)
     appraisals = appraise(snapshot.fleet, preemptor.request, reference_rates, bound)
     result: dict[str, tuple[str, ...]] = {}
@@ -201,64 +213,8 @@ def correct_victims(
     return result
 
 
-def choose_gang_victims(
-    snapshot: Snapshot,
-    gang: Gang,
-    priority: int,
-    running: Iterable[RunningPod],
-    *,
-    policy: str = "PreemptLowerPriority",
-    nodes: Collection[str] | None = None,
-    budgets: Iterable[Budget] = (),
-    reference_rates: ReferenceRates | None = None,
-) -> GangVictims | Refusal:
-    """Choose victims for a whole gang: the plan on a fleet without the lower pods, then nobody who need not go for it.
-
-    Only cards are looked at; CPU and memory are kube-scheduler's to check as the members gather. No victim is
-    superfluous *for this plan*. Arguments and refusals as for :func:`choose_victims`.
-    """
-    if policy == "Never":
-        return Refusal(
-            "PreemptionNever", "the gang's preemptionPolicy is Never; it waits until others end by themselves"
-        )
-    pods = sorted(running, key=_first_to_go)
-    limits = limits_of(budgets)
-    lower = [pod for pod in pods if pod.priority < priority and pod.allocation is not None]
-    if not lower:
-        return Refusal("NobodyLower", f"no pod with cards has a priority below {priority}; nobody is evicted")
-    for level in sorted({pod.priority for pod in lower}):
-        victims = [pod for pod in lower if pod.priority <= level]
-        free = _freed(snapshot, victims)
-        plan = plan_gang(free, gang, nodes=nodes, reference_rates=reference_rates)
-        if not isinstance(plan, GangPlan):
-            continue
-        used = {(member.placement.node, device) for member in plan.members for device in member.placement.devices}
-        needed = [
-            pod
-            for pod in victims
-            if pod.allocation is not None and any((pod.node, device) in used for device in pod.allocation.devices())
-        ]
-        stay = _freed(snapshot, needed)
-        for pod in reversed(needed.copy()):
-            if pod.terminating or pod.allocation is None:
-                continue
-            kept = stay.with_allocation(pod.allocation)
-            if check_plan(kept, plan) is None:
-                stay = kept
-                needed.remove(pod)
-        chosen = [pod for pod in needed if not pod.terminating]
-        if not chosen:
-            return Refusal("RoomIsComing", "pods that end already make room for the gang; it waits for them")
-        if within(chosen, limits):
-            return GangVictims(tuple(sorted(pod.uid for pod in chosen)), plan, _reason(chosen, "the gang's nodes"))
-    return Refusal(
-        "EvictionDoesNotHelp",
-        f"evicting pods of a priority below {priority} makes no room for all members of gang {gang.key}, "
-        "within their disruption budgets",
-    )
-
-
-def _first_to_go(pod: RunningPod) -> tuple[int, int, str]:
+def first_to_go(pod: RunningPod) -> tuple[int, int, str]:
+    """Sorts pods by how readily they are evicted."""
     return pod.priority, pod.lost_seconds, pod.uid
 
 
@@ -277,19 +233,20 @@ def _promising(
 ) -> list[str]:
     """The nodes that could serve with these pods gone, as far as each container alone can tell, by name."""
     fleet = snapshot.fleet
-    freed = _freed(snapshot, gone)
+    then = freed(snapshot, gone)
     groups: Mask = np.ones(len(fleet.group_node), dtype=np.bool_)
     for appraisal in appraisals:
-        groups = groups & (cards_needed(fleet, appraisal, eligible(freed, appraisal)) > 0)
+        groups = groups & (cards_needed(fleet, appraisal, eligible(then, appraisal)) > 0)
     able = nodes_of(fleet, groups)
     for name, amount in preemptor.request.capacities:
         column = fleet.columns.index(name) if name in fleet.columns else None
-        able = able & (freed.room[:, column] >= amount if column is not None else False)
+        able = able & (then.room[:, column] >= amount if column is not None else False)
     names = (fleet.nodes[int(node)].name for node in np.flatnonzero(able))
     return [name for name in names if preemptor.nodes is None or name in preemptor.nodes]
 
 
-def _freed(snapshot: Snapshot, gone: Sequence[RunningPod]) -> Snapshot:
+def freed(snapshot: Snapshot, gone: Sequence[RunningPod]) -> Snapshot:
+    """The fleet once these pods are gone."""
     return snapshot.without_all(pod.allocation for pod in gone if pod.allocation is not None)
 
 
@@ -307,7 +264,8 @@ def _in_question(view: NodeView, pods: Sequence[RunningPod], gone: Sequence[Runn
     return [pod for pod in pods if pod.allocation is not None] if view.has_room(gone) else list(pods)
 
 
-def _reason(victims: Sequence[RunningPod], where: str) -> str:
+def told(victims: Sequence[RunningPod], where: str) -> str:
+    """Who goes, for what, and what that costs, in one sentence."""
     who = ", ".join(sorted(pod.key for pod in victims)[:3])
     more = f" and {len(victims) - 3} more" if len(victims) > 3 else ""
     lost = sum(pod.lost_seconds for pod in victims)

@@ -51,12 +51,14 @@ class Durations:
         self._uncounted = {run.model for run in good if run.steps is None}
         self.own: dict[Key, list[float]] = {}
         for run in good:
+            if run.steady:
+                continue
             key = (run.model, run.kind, run.batch, run.cards, run.nodes, run.steps)
             self.own.setdefault(key, []).append(float(np.log(run.seconds)))
         self.repeat = _repeat_noise(list(self.own.values()))
         self._batches = _medians([(run.model, run.batch) for run in good])
-        self._steps = _medians([(run.model, run.steps) for run in good])
-        counted = [run for run in good if run.steps is not None]
+        self._steps = _medians([(run.model, run.steps) for run in good if not run.steady])
+        counted = [run for run in good if run.steps is not None and not run.steady]
         self.before = startup(
             [np.array([run.model for run in counted]), np.array([run.kind for run in counted])],
             np.array([[np.log(self._batch(run.model, run.batch)[0] or 1.0), np.log(run.cards)] for run in counted]),
@@ -84,7 +86,8 @@ class Durations:
         for run in good:
             batch = self._batch(run.model, run.batch)[0]
             cell = (run.model, run.kind, batch, run.cards, run.nodes, _UNKNOWN if run.steps is None else "")
-            part = run.seconds if run.steps is None else max(run.seconds - self.before, 0.02 * run.seconds)
+            before = 0.0 if run.steps is None or run.steady else self.before
+            part = max(run.seconds - before, 0.02 * run.seconds)
             # A run that is mostly start-up tells little about its steps.
             told = (float(np.log(part / (run.steps or self.scale))), (part / run.seconds) ** 2)
             together.setdefault(cell, []).append(told)
@@ -137,19 +140,20 @@ class Durations:
         answers = []
         for place, (count, open_steps) in enumerate(steps):
             middle, before = float(np.log(found.seconds[place])), 0.0 if count is None else self.before
+            ends = np.log([found.low[place], found.high[place]]) - middle
             amounts = float(np.log(self.scale if count is None else count))
-            lost = bool(found.fallback[place] or absurd[place])
+            nowhere = count is None and not self._uncounted
+            if nowhere:  # the pace is known, and no run ever told how much work there may be
+                middle = float(np.log(_GUESS))
+            lost = bool(found.fallback[place] or absurd[place] or nowhere)
             work = asked[place][0]
             open_parts = np.array([batches[place][1], open_steps, self._few * self.repeat, self._stretch(work)])
-            reach = [
-                float(np.sqrt((end - middle) ** 2 + np.sum((_REACH * open_parts) ** 2)))
-                for end in np.log([found.low[place], found.high[place]])
-            ]
+            reach = [float(np.sqrt(end**2 + np.sum((_REACH * open_parts) ** 2))) for end in ends]
             if lost:
                 reach = [max(away, wide) for away in reach]
-            ends = [_log(before + np.exp(min(amounts + middle + by, 60.0))) for by in (0.0, -reach[0], reach[1])]
+            bounds = [_log(before + np.exp(min(amounts + middle + by, 60.0))) for by in (0.0, -reach[0], reach[1])]
             level = str(found.novelty[place])
-            answers.append(_bounded(ends[0], ends[1], ends[2], level, lost))
+            answers.append(_bounded(bounds[0], bounds[1], bounds[2], level, lost))
         return answers
 
     def _batch(self, model: str, batch: float | None) -> tuple[float, float]:

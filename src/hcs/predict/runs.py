@@ -39,8 +39,9 @@ class Run(msgspec.Struct, frozen=True):
 
     ``seconds`` is wall-clock time from start to end; ``peak_memory`` is bytes on the fullest card, and for one that
     ran out of memory what it held or was allowed. ``probe`` marks a short exclusive run made to learn from.
-    ``shared_with`` is the model of the job on the same card, None: alone. ``finished`` is
-    milliseconds of any one clock.
+    ``shared_with`` is the model of the job on the same card, None: alone. ``finished`` is milliseconds of any one
+    clock. ``steady``: no whole run but so many steps of one under way, as measured rates are: no start-up is in them,
+    and nobody asked for just that many.
     """
 
     model: str
@@ -55,6 +56,7 @@ class Run(msgspec.Struct, frozen=True):
     shared_with: str | None = None
     finished: int = 0
     nodes: int = 1
+    steady: bool = False
 
 
 def amount(value: float | None, most: float) -> float | None:

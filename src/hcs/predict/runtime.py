@@ -15,6 +15,7 @@ from hcs.predict.exchange import ExchangeTime
 from hcs.predict.novelty import KNOWN, LAYOUT, LEVELS, MEASURED, blocks, novelty, probes
 from hcs.predict.process import Formula, Process, Settings, learn
 from hcs.predict.table import Floats, Index, Mask, Names, Table
+from hcs.predict.threads import single_threaded
 from hcs.predict.trees import Kind, Trees
 
 COVERAGE = 0.90
@@ -59,6 +60,7 @@ class Training:
 class RunTimePredictor:
     """Fitted once off the decision path; ``predict`` only reads."""
 
+    @single_threaded
     def __init__(self, training: Training) -> None:
         """Fit. Rows whose seconds are not finite and positive are left out."""
         good = np.isfinite(training.seconds) & (training.seconds > 0) & np.isfinite(training.rows.batch)
@@ -84,6 +86,7 @@ class RunTimePredictor:
         self._calibrate(used, target[inside])
         self._measured(used, target[inside])
 
+    @single_threaded
     def predict(self, asked: Table) -> Forecast:
         """One forecast per row. Anything not finite is replaced by the training median, wide, and marked."""
         level = novelty(asked, self.measured)

@@ -8,6 +8,7 @@ best from all others; with too few runs to tell, a part of the shortest.
 import numpy as np
 
 from hcs.predict.table import Floats, Names
+from hcs.predict.threads import single_threaded
 
 _FEW, _MOST = 4, 400
 _SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
@@ -15,6 +16,7 @@ _USUAL = 0.5  # seconds: what starting a process costs when nothing has told oth
 _PRIOR = 1.0  # standard deviation, in logarithms, of what a name or a doubling changes
 
 
+@single_threaded
 def startup(names: list[Names], sizes: Floats, steps: Floats, seconds: Floats) -> float:
     """Seconds every run takes before its first step, less than the shortest run took.
 

@@ -6,13 +6,11 @@ has come, everything that any member needs is held.
 """
 
 import asyncio
-import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import httpx2
-import msgspec
 from lightkube import ApiError, AsyncClient
 from lightkube.types import PatchType
 from prometheus_client import Counter
@@ -21,27 +19,25 @@ from hcs.kube import resources
 from hcs.kube.informer import ChangeKind
 from hcs.kube.writes import evict
 from hcs.model import names
-from hcs.model.allocations import allocation_of
+from hcs.model.allocations import Allocation
 from hcs.model.gangs import PodGroup, read_membership
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
-from hcs.model.requests import ComputeRequest, read_request
-from hcs.placement.appraisals import VendorBound
-from hcs.placement.gangs import Gang, GangPlan, Member, check_plan, plan_gang
-from hcs.placement.plans import Unplaceable
+from hcs.model.requests import read_request
+from hcs.placement.gangs import check_plan
 from hcs.router.decisions import Chosen, Refused
 from hcs.router.desk import Desk
-from hcs.router.gangs import AVOID_SECONDS, BARRIER_SECONDS, GangBook, Standing, is_held, overflowing, planned
-from hcs.router.machines import amounts_of
+from hcs.router.gangplanning import GangPlanner
+from hcs.router.gangs import AVOID_SECONDS, BARRIER_SECONDS, GangBook, Standing, is_held
 from hcs.router.offers import without_gate
 from hcs.router.preemption import Candidate
+from hcs.router.spikes import told
 
 log = logging.getLogger(__name__)
 
 REPLAN_SECONDS: Final = 1.0
 """The least time between two attempts at a plan that found no place."""
 EVICT_AGAIN_SECONDS: Final = 5.0
-_ROUNDS: Final = 8
 
 
 class Conductor:
@@ -72,6 +68,7 @@ class Conductor:
         self._client, self._desk, self._now, self._stir = client, desk, now, stir
         self._count, self._hold_seconds, self._barrier_seconds = count, hold_seconds, barrier_seconds
         self.book = GangBook()
+        self.planner = GangPlanner(desk, self.book)
         self._waits: dict[str, asyncio.Future[str]] = {}
         self._unseen: set[str] = set()
         self._evict_at: dict[str, float] = {}
@@ -101,7 +98,7 @@ class Conductor:
                 self.concluded(uid, bound=False)
             elif pod.spec.nodeName:
                 self.concluded(uid, bound=True)
-        elif gang.phase == "planned" and uid not in gang.members and planned(gang.plan, uid) is not None:
+        elif gang.phase == "planned" and uid not in gang.members and uid in gang.allocations:
             self._drop(gang, f"member {pod.metadata.name} is gone", result="stale")
         if gang.dirty or gang.restarting:
             self._stir()
@@ -115,10 +112,10 @@ class Conductor:
         """Lead a member to its planned node, or have it wait for the others."""
         uid = pod.metadata.uid
         gang = self.book.of(uid)
-        allocation = planned(gang.plan, uid) if gang is not None else None
-        if gang is not None and gang.plan is not None and allocation is not None:
+        allocation = gang.allocations.get(uid) if gang is not None else None
+        if gang is not None and allocation is not None:
             if allocation.node in nodes:
-                return Chosen(allocation, gang.plan.reason or f"placed with gang {gang.membership.name}")
+                return Chosen(allocation, _why(gang, allocation))
             gang.avoided[uid, allocation.node] = self._now() + AVOID_SECONDS
             if gang.phase == "planned":
                 self._drop(gang, f"{allocation.node} is closed to {pod.metadata.name}", result="closed", contends=True)
@@ -133,10 +130,10 @@ class Conductor:
         """A member's bind has come: wait for the others; returns its devices, or why nothing can be bound."""
         uid = pod.metadata.uid
         gang = self.book.of(uid)
-        allocation = planned(gang.plan, uid) if gang is not None else None
+        allocation = gang.allocations.get(uid) if gang is not None else None
         if gang is None or gang.plan is None or allocation is None or allocation.node != node:
             return f"no plan of its gang has the pod on {node} any more"
-        chosen = Chosen(allocation, gang.plan.reason or f"placed with gang {gang.membership.name}")
+        chosen = Chosen(allocation, _why(gang, allocation))
         if gang.phase == "binding":
             return chosen
         gang.arrived.add(uid)
@@ -185,17 +182,21 @@ class Conductor:
 
     def candidates(self) -> list[Candidate]:
         """Complete gangs without a plan, for which others might be evicted."""
-        found = []
-        for gang in self.book:
-            pods = tuple(gang.pending)
-            if gang.phase != "waiting" or not pods or not gang.told or gang.missing(self.book.group(gang)):
-                continue
-            found.append(Candidate(gang.key, pods, functools.partial(self._wanted, gang)))
-        return found
+        return [self._candidate(gang) for gang in self.book if gang.told and self._complete(gang)]
 
-    def _wanted(self, gang: Standing) -> Gang | None:
-        asked = self._asked(gang)
-        return None if isinstance(asked, str) else asked[0]
+    def nominated(self) -> list[Candidate]:
+        """Complete gangs without a plan all of whose members were nominated for a node."""
+        return [
+            self._candidate(gang)
+            for gang in self.book
+            if self._complete(gang) and all(pod.status.nominatedNodeName for pod in gang.pending)
+        ]
+
+    def _complete(self, gang: Standing) -> bool:
+        return gang.phase == "waiting" and bool(gang.pending) and not gang.missing(self.book.group(gang))
+
+    def _candidate(self, gang: Standing) -> Candidate:
+        return Candidate(gang.key, tuple(gang.pending), gang)
 
     async def tend(self) -> float | None:
         """Plan what can be planned, open gates, clear up; returns when to be called again, None: after a change."""
@@ -230,7 +231,7 @@ class Conductor:
         if not self.book.may_plan(gang):
             gang.dirty, gang.not_before = True, now + REPLAN_SECONDS
             return
-        answer = self._find(gang)
+        answer = self.planner.find(gang)
         if isinstance(answer, str):
             gang.not_before = now + REPLAN_SECONDS
             if gang.told != answer:
@@ -239,87 +240,25 @@ class Conductor:
                 for pod in gang.pending:
                     self._desk.tell(pod, "FailedPlacement", f"gang {gang.membership.name}: {answer}", warning=True)
             return
-        gang.plan, gang.phase, gang.told = answer, "planned", ""
+        gang.plan, gang.allocations, gang.phase, gang.told = answer.plan, answer.allocations, "planned", ""
         self._hold(gang, self._hold_seconds)
         self._count.labels("planned").inc()
-        log.info("gang planned: gang=%s members=%d spread=%s", gang.key, len(answer.members), answer.spread)
-
-    def _find(self, gang: Standing) -> GangPlan | str:
-        """A plan on which the nodes' CPU and memory suffice as well, or why there is none."""
-        asked = self._asked(gang)
-        if isinstance(asked, str):
-            return asked
-        wanted, bounds = asked
-        members: Sequence[Member] = wanted.members
-        needs = {member.pod: amounts_of(gang.members[member.pod]) for member in members}
-        snapshot = self._desk.snapshot_without(needs)
-        for _ in range(_ROUNDS):
-            wanted = msgspec.structs.replace(wanted, members=tuple(members))
-            plan = plan_gang(snapshot, wanted, reference_rates=self._desk.rates(), bounds=bounds)
-            if isinstance(plan, Unplaceable):
-                return plan.summary
-            over = overflowing(plan, needs, self._desk.rooms({m.placement.node for m in plan.members}))
-            if not over:
-                return plan
-            members = _spilled(members, plan, dict(over))
-            if any(not member.nodes for member in members):
-                break
-        return "the nodes with the cards have too little CPU, memory or room for pods for all members together"
-
-    def _asked(self, gang: Standing) -> tuple[Gang, dict[str, VendorBound]] | str:
-        """What is to be planned of a gang: its pending members, and the vendors each is bound to; or why nothing."""
-        members, bounds, portable = [], {}, True
-        nodes_of: dict[bytes, list[str]] = {}
-        group = self.book.group(gang)
-        for pod in gang.in_turn(group):
-            uid = pod.metadata.uid
-            try:
-                request = self._desk.request_of(pod)
-            except RefusedError as error:
-                return f"member {pod.metadata.name}: {error}"
-            if request is None:
-                return f"member {pod.metadata.name} asks for nothing of ours"
-            portable = portable and request.portable
-            alike = msgspec.json.encode(
-                (pod.spec.nodeSelector, pod.spec.affinity, pod.spec.tolerations, amounts_of(pod)), order="sorted"
-            )
-            if alike not in nodes_of:
-                nodes_of[alike] = self._desk.nodes_for(pod)
-            nodes = frozenset(n for n in nodes_of[alike] if (uid, n) not in gang.avoided)
-            if not nodes:
-                return f"no node is open to member {pod.metadata.name}; see its taints, selectors, CPU and memory"
-            members.append(Member(uid, request, nodes))
-            bound = self._bound(gang, pod, request)
-            if bound is not None:
-                bounds[uid] = bound
-        least = gang.least(group)
-        return Gang(gang.key, tuple(members), 0 if least >= len(members) else least, portable), bounds
-
-    def _bound(self, gang: Standing, pod: Pod, request: ComputeRequest) -> VendorBound | None:
-        """A member that joins a gang under way stays with its vendor, unless it is portable."""
-        bound = self._desk.bound_for(pod, request)
-        vendors = {v for one in gang.running if (v := _vendor(one))} if not request.portable else set()
-        if not vendors:
-            return bound
-        able = frozenset(vendors) if bound is None else bound.vendors & vendors
-        return VendorBound(
-            able, Refusal("GangVendor", f"the other members of the gang run on {', '.join(sorted(vendors))}")
-        )
+        plan = answer.plan
+        log.info("gang planned: gang=%s members=%d spread=%s", gang.key, len(plan.members), plan.spread)
 
     def _hold(self, gang: Standing, seconds: float) -> None:
         """Promise every member its devices, all until the same moment."""
         assert gang.plan is not None
         gang.until = max(gang.until if gang.phase == "planned" else 0.0, self._now() + seconds)
-        for member in gang.plan.members:
-            pod = gang.members.get(member.pod)
+        for uid, allocation in gang.allocations.items():
+            pod = gang.members.get(uid)
             if pod is not None:
-                allocation = member.placement.allocation(member.pod)
-                self._desk.hold(pod, allocation, gang.plan.reason, gang.until - self._now())
+                self._desk.hold(pod, allocation, _why(gang, allocation), gang.until - self._now())
 
     def _go(self, gang: Standing) -> None:
         """All have come: one last look, then nothing holds them any more."""
         assert gang.plan is not None
-        allocations = gang.plan.allocations()
+        allocations = tuple(gang.allocations.values())
         stale = check_plan(self._desk.snapshot_without({one.pod for one in allocations}), gang.plan)
         silent = self._desk.view.silent
         stale = stale or next((silent[one.node] for one in allocations if one.node in silent), None)
@@ -329,7 +268,7 @@ class Conductor:
         gang.phase = "binding"
         gang.left, gang.bound, gang.failed = {one.pod for one in allocations}, set(), set()
         for allocation in allocations:
-            self._desk.commit(gang.members[allocation.pod], allocation, gang.plan.reason)
+            self._desk.commit(gang.members[allocation.pod], allocation, _why(gang, allocation))
             waits = self._waits.get(allocation.pod)
             if waits is not None and not waits.done():
                 waits.set_result("")
@@ -406,21 +345,7 @@ class Conductor:
         gang.dirty = True
 
 
-def _spilled(members: Sequence[Member], plan: GangPlan, over: dict[str, str]) -> list[Member]:
-    """Members that overflow a node may not go there; those that filled it stay, so that others do not follow them."""
-    full = set(over.values())
-    found = []
-    for member in members:
-        nodes = member.nodes or frozenset()
-        place = plan.member(member.pod)
-        if member.pod in over:
-            nodes = nodes - full
-        elif place is not None and place.node in full:
-            nodes = frozenset({place.node})
-        found.append(Member(member.pod, member.request, nodes))
-    return found
-
-
-def _vendor(pod: Pod) -> str:
-    held = allocation_of(pod)
-    return held.vendor if held is not None else ""
+def _why(gang: Standing, allocation: Allocation) -> str:
+    """Why a member goes where it does, in one sentence."""
+    reason = gang.plan.reason if gang.plan is not None else ""
+    return (reason or f"placed with gang {gang.membership.name}") + told(allocation)

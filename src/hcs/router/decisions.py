@@ -5,7 +5,6 @@ asked and what the card is, never what is free at the moment: kube-scheduler com
 between calls makes it try the pod again without a pause.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -25,7 +24,8 @@ from hcs.placement.plans import NodeRefusal, Placement, Unplaceable, summarise
 from hcs.placement.snapshot import Snapshot
 from hcs.router.heartbeats import NO_LEASES
 from hcs.router.images import RuntimeImage, vendors_offering
-from hcs.router.spikes import asks_for_spikes, cramped, in_order, needs_of, request_of, told, with_cores
+from hcs.router.readings import READ, Readings
+from hcs.router.spikes import cramped, in_order, needs_of, told, with_cores
 from hcs.rtos.hosting import asks_for_guests, unable
 from hcs.ura.exchange import in_words as in_rates
 
@@ -79,6 +79,7 @@ def decide(
     guests: Mapping[str, Sequence[Pod]] | None = None,
     domain: str = DOMAIN,
     cores: Iterable[Allocation] = (),
+    read: Readings = READ,
 ) -> Decision:
     """Decide for one pod.
 
@@ -94,6 +95,7 @@ def decide(
         guests: node → the pods with RTOS guests that are bound there, or about to be.
         domain: of the spiking resources.
         cores: what others hold of spiking boards, bound or promised.
+        read: reads requests.
     """
     unhosted = unable(pod, nodes, snapshot.fleet.nodes, guests or {}) if asks_for_guests(pod) else {}
     if unhosted and len(unhosted) == len(nodes):
@@ -102,7 +104,7 @@ def decide(
     if unhosted:
         silent = {**silent, **unhosted}
     try:
-        request = _read(pod, domain)
+        request = read(pod, domain)
     except RefusedError as error:
         return _nowhere(nodes, error.refusals[0], str(error))
     if request is None:
@@ -148,33 +150,6 @@ def decide(
         refusals = tuple(sorted((*answer.refusals, *quiet), key=lambda refusal: refusal.node))
         answer = Unplaceable(refusals, summarise(refusals))
     return Refused(answer.summary, {one.node: one.refusal for one in answer.refusals})
-
-
-_READ: Final[OrderedDict[bytes, ComputeRequest]] = OrderedDict()
-_REMEMBERED: Final = 4096
-
-
-def _read(pod: Pod, domain: str) -> ComputeRequest | None:
-    """Read a request; pods that are copies of each other are read once."""
-    spec = pod.spec
-    words = msgspec.msgpack.encode(
-        (
-            domain,
-            pod.metadata.annotations,
-            [(one.name, one.resources) for one in spec.containers],
-            [(one.name, one.resources, one.restartPolicy) for one in spec.initContainers or ()],
-            [one.env for one in spec.containers] if asks_for_spikes(pod, domain) else (),
-            spec.affinity,
-        )
-    )
-    request: ComputeRequest | None = _READ.get(words)
-    if request is None:
-        request = request_of(pod, domain)
-        if request is not None:
-            _READ[words] = request
-            if len(_READ) > _REMEMBERED:
-                _READ.popitem(last=False)
-    return request
 
 
 def _as_accepted(

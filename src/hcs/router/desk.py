@@ -112,15 +112,31 @@ class Desk:
         """
         return request_of(pod, self.view.domain)
 
-    def with_cores(self, pod: Pod, allocation: Allocation, gone: Sequence[Allocation] = ()) -> Allocation | None:
-        """An allocation with the rectangles of cores it needs once others are gone; None where they have no place."""
+    def with_cores(
+        self,
+        pod: Pod,
+        allocation: Allocation,
+        gone: Sequence[Allocation] = (),
+        *,
+        also: Sequence[Allocation] = (),
+        but: Collection[str] = (),
+    ) -> Allocation | None:
+        """An allocation with the rectangles of cores it needs once others are gone; None where they have no place.
+
+        Args:
+            pod: whose it is.
+            allocation: without rectangles.
+            gone: of pods that will be gone.
+            also: what others are about to be given.
+            but: pods (UIDs) whose promises do not count, because they are being planned anew.
+        """
         needs = needs_of(pod, self.view.domain)
         node = self.view.inventory(allocation.node)
         if not needs or node is None or not node.boards:
             return allocation
-        leaving = {one.pod for one in gone}
+        leaving = {one.pod for one in gone} | {uid for uid in but if uid not in self.view.allocations}
         others = [held for held in self._cores_of_others(pod.metadata.uid) if held.pod not in leaving]
-        return with_cores(allocation, pod, node, needs, others, gone)
+        return with_cores(allocation, pod, node, needs, [*others, *also], gone)
 
     def roomy(self, pod: Pod) -> Serves | None:
         """Says whether a node's boards would hold a pod's cores once some pods are gone; None: it asks for none."""
@@ -184,10 +200,6 @@ class Desk:
     def bound_for(self, pod: Pod, request: ComputeRequest) -> VendorBound | None:
         """The only vendors a pod can run on: those with its runtime, and the one that can read its checkpoint."""
         return vendor_bound(request, self.view.offers, note_for(pod, self.view.noted))
-
-    def rooms(self, nodes: Iterable[str]) -> dict[str, tuple[int, int, int]]:
-        """Free thousandths of a CPU, bytes and pod slots by node."""
-        return {n: (r.milli_cpu, r.memory, r.pods) for n, r in self.view.machines.rooms(nodes).items()}
 
     async def look_at_checkpoints(self, priority: int) -> None:
         """Find out how old the checkpoints of pods below a priority are, as far as that is worth knowing again."""

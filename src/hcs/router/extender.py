@@ -148,7 +148,9 @@ class Extender:
             hold_seconds=reservation_seconds,
             barrier_seconds=barrier_seconds,
         )
-        self.preemption = Preemption(client, self.desk, self, now=now, count=self.meters.preemptions)
+        self.preemption = Preemption(
+            client, self.desk, self, self.conductor.planner, now=now, count=self.meters.preemptions
+        )
         self.volcano = VolcanoVerbs(self.desk, self._stirred.set)
         self._caretaker = Caretaker(self, self._stirred)
         self._groups = PodGroups(client, self.conductor.group_changed)
@@ -244,6 +246,20 @@ class Extender:
             if pod is not None and not pod.spec.nodeName and not self.conductor.leads(pod)
         ]
         return [*single, *self.conductor.candidates()]
+
+    def nominated(self) -> list[Candidate]:
+        """Who waits and was nominated for nodes."""
+        single = [
+            Candidate(pod.metadata.uid, (pod,))
+            for pod in self.view.pods()
+            if pod.status.nominatedNodeName
+            and not pod.spec.nodeName
+            and not pod.finished
+            and not pod.metadata.deletionTimestamp
+            and pod.spec.schedulerName == names.SCHEDULER
+            and not self.conductor.leads(pod)
+        ]
+        return [*single, *self.conductor.nominated()]
 
     def replayable(self) -> Replayable:
         """What the next decision would be made from."""
@@ -368,6 +384,8 @@ class Extender:
         """
         if not self.view.synced:
             raise NotSyncedError("the router has not read the cluster yet")
+        if not self.preemption.taken_up:
+            self.preemption.take_up()
 
     def released(self, uid: str) -> None:
         """Whatever the pod held is free, which may help others."""

@@ -36,10 +36,13 @@ LONGEST_PAUSE: Final = 300.0
 
 
 class Standing(msgspec.Struct):
-    """One gang, as it stands. ``members`` are its unfinished pods that ask for compute, ``idle`` those that ask for
-    none and are counted only; ``done`` have succeeded; ``tasks`` says of which task of a Volcano Job each is.
-    ``left`` are the members whose Binding is not concluded, ``started`` those whose Binding is written and not seen
-    yet, ``restarting`` those that started without the others and must go again."""
+    """One gang, as it stands.
+
+    ``members`` are its unfinished pods that ask for compute, ``idle`` those that ask for none and are counted only;
+    ``done`` have succeeded; ``tasks`` says of which task of a Volcano Job each is. ``allocations`` are what its plan
+    gives to each, by UID. ``left`` are the members whose Binding is not concluded, ``started`` those whose Binding is
+    written and not seen yet, ``restarting`` those that started without the others and must go again.
+    """
 
     membership: Membership
     members: dict[str, Pod] = {}
@@ -48,6 +51,7 @@ class Standing(msgspec.Struct):
     tasks: dict[str, str] = {}
     phase: Phase = "waiting"
     plan: GangPlan | None = None
+    allocations: Mapping[str, Allocation] = {}
     until: float = 0.0
     not_before: float = 0.0
     failures: int = 0
@@ -141,7 +145,7 @@ class Standing(msgspec.Struct):
     def forget_plan(self) -> list[str]:
         """Back to waiting; the members whose promises are to be dropped."""
         planned = [member.pod for member in self.plan.members] if self.plan is not None else []
-        self.plan, self.phase, self.dirty = None, "waiting", True
+        self.plan, self.phase, self.dirty, self.allocations = None, "waiting", True, {}
         self.arrived, self.left, self.bound, self.failed = set(), set(), set(), set()
         return planned
 
@@ -257,39 +261,9 @@ class GangBook:
             self._gangs.pop(gang.key, None)
 
 
-def overflowing(
-    plan: GangPlan, needs: Mapping[str, tuple[int, int]], rooms: Mapping[str, tuple[int, int, int]]
-) -> list[tuple[str, str]]:
-    """Members, with their node, for which a plan's node has too little CPU, memory or pod slots together.
-
-    Args:
-        plan: the plan.
-        needs: pod UID → thousandths of a CPU and bytes.
-        rooms: node → the same, and pod slots, as far as they are known.
-    """
-    left = {node: list(room) for node, room in rooms.items()}
-    over = []
-    for member in plan.members:
-        room = left.get(member.placement.node)
-        if room is None:
-            continue
-        cpu, memory = needs[member.pod]
-        if room[0] < cpu or room[1] < memory or room[2] < 1:
-            over.append((member.pod, member.placement.node))
-        else:
-            room[0], room[1], room[2] = room[0] - cpu, room[1] - memory, room[2] - 1
-    return over
-
-
 def is_held(pod: Pod) -> bool:
     """Whether our gate for gangs holds the pod."""
     return any(gate.name == names.GANG_GATE for gate in pod.spec.schedulingGates or ())
-
-
-def planned(plan: GangPlan | None, uid: str) -> Allocation | None:
-    """What a plan gives to one pod."""
-    place = plan.member(uid) if plan is not None else None
-    return place.allocation(uid) if place is not None else None
 
 
 def _membership(pod: Pod) -> Membership | None:

@@ -8,11 +8,14 @@ its nominated node first.
 
 The promise is bounded: by the victims' own grace and a minute. If a budget forbids the first eviction, nobody has died
 and the promise goes at once.
+
+A restarted router promises again: the nominations on the pods say who was to go where, and what ends there already says
+what will be free.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import httpx2
@@ -26,16 +29,10 @@ from hcs.kube.writes import evict
 from hcs.model.allocations import Allocation
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
-from hcs.placement.gangs import Gang, GangPlan
-from hcs.placement.preemption import (
-    GangVictims,
-    Preemptor,
-    VictimPlan,
-    choose_gang_victims,
-    choose_victims,
-    correct_victims,
-)
+from hcs.placement.preemption import Preemptor, choose_victims, correct_victims, place_to_keep
 from hcs.router.desk import Desk
+from hcs.router.gangplanning import GangPlanner
+from hcs.router.gangs import Standing
 from hcs.router.machines import amounts_of
 
 log = logging.getLogger(__name__)
@@ -48,15 +45,21 @@ BATCH: Final = 4
 _GRACE: Final = 30
 
 
+class Choice(msgspec.Struct, frozen=True):
+    """Who is to go (UIDs), and what each pod (UID) gets once they are gone."""
+
+    victims: tuple[str, ...]
+    allocations: Mapping[str, Allocation]
+    reason: str
+
+
 class Preempting(msgspec.Struct):
     """One preemption under way: for these pods, at the cost of those that are left to evict (UIDs)."""
 
     allocations: dict[str, Allocation]
-    victims: set[str]
     left: set[str]
     until: float
-    reason: str
-    node: str = ""
+    nominated: dict[str, str] = {}
     evicted: int = 0
     next_try: float = 0.0
 
@@ -64,12 +67,12 @@ class Preempting(msgspec.Struct):
 class Candidate(msgspec.Struct, frozen=True):
     """Pods without a place that might evict others: one on its own, or what is missing of a gang.
 
-    ``gang`` makes what is to be placed of it, which costs a look at every node; None where nothing can be.
+    ``gang`` is None for a pod on its own.
     """
 
     key: str
     pods: tuple[Pod, ...]
-    gang: Callable[[], Gang | None] | None = None
+    gang: Standing | None = None
 
     @property
     def priority(self) -> int:
@@ -88,12 +91,22 @@ class Waiters(Protocol):
     def candidates(self) -> list[Candidate]:
         """Those that were refused for want of devices and may evict others."""
 
+    def nominated(self) -> list[Candidate]:
+        """Those that were nominated for nodes, by a router before this one or by kube-scheduler."""
+
 
 class Preemption:
     """The preemptions of one router."""
 
     def __init__(
-        self, client: AsyncClient, desk: Desk, waiters: Waiters, *, now: Callable[[], float], count: Counter
+        self,
+        client: AsyncClient,
+        desk: Desk,
+        waiters: Waiters,
+        planner: GangPlanner,
+        *,
+        now: Callable[[], float],
+        count: Counter,
     ) -> None:
         """Prepare.
 
@@ -101,13 +114,17 @@ class Preemption:
             client: the API server.
             desk: the router.
             waiters: who waits for a place.
+            planner: of gangs.
             now: seconds on a clock that only goes forward.
             count: preemptions by what became of them.
         """
-        self._client, self._desk, self._waiters, self._now, self._count = client, desk, waiters, now, count
+        self._client, self._desk, self._waiters, self._planner = client, desk, waiters, planner
+        self._now, self._count = now, count
         self._under_way: dict[str, Preempting] = {}
         self._of: dict[str, str] = {}
         self._not_before: dict[str, float] = {}
+        self._new_until: float | None = None
+        self._known: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._under_way)
@@ -126,6 +143,63 @@ class Preemption:
             standing.allocations.pop(uid, None)
             if not standing.allocations:
                 del self._under_way[key]
+
+    @property
+    def taken_up(self) -> bool:
+        """Whether what a router before this one promised is promised again."""
+        return self._new_until is not None
+
+    def take_up(self) -> None:
+        """Promise again what a router before this one promised; does so for a minute from the first call.
+
+        Some gangs are complete only when their PodGroups have been read, a little after the pods.
+        """
+        if self._new_until is None:
+            self._new_until = self._now() + SLACK_SECONDS
+        if self._now() > self._new_until:
+            return
+        for candidate in sorted(self._waiters.nominated(), key=_in_turn):
+            if candidate.key not in self._known and candidate.key not in self._under_way:
+                self._known.add(candidate.key)
+                self._take_up(candidate)
+
+    def _take_up(self, candidate: Candidate) -> None:
+        allocations = self._kept(candidate)
+        if not allocations:
+            return
+        nodes = {one.node for one in allocations.values()}
+        ending = [self._desk.bound_pod(pod.uid) for pod in self._desk.running(nodes) if pod.terminating]
+        self._keep(candidate, allocations, [pod for pod in ending if pod is not None], "its place is kept for it")
+        log.info("preemption taken up: for=%s nodes=%s", candidate.key, sorted(nodes))
+
+    def _kept(self, candidate: Candidate) -> Mapping[str, Allocation]:
+        """What the pods get on the nodes they are nominated for once what ends there is gone; empty: not all fit."""
+        desk = self._desk
+        if candidate.gang is not None:
+            found = self._planner.find_again(candidate.gang)
+            return {} if isinstance(found, str) else found.allocations
+        (pod,) = candidate.pods
+        try:
+            preemptor = self._preemptor(pod)
+        except RefusedError:
+            return {}
+        node = pod.status.nominatedNodeName or ""
+        running = desk.running([node])
+        placement = place_to_keep(
+            desk.snapshot_without({pod.metadata.uid}),
+            preemptor,
+            node,
+            running,
+            rooms=desk.view.machines.rooms([node]),
+            reference_rates=desk.rates(),
+            bound=desk.bound_for(pod, preemptor.request),
+            serves=desk.roomy(pod),
+        )
+        if placement is None:
+            return {}
+        gone = [one.allocation for one in running if one.terminating and one.allocation is not None]
+        whole = desk.with_cores(pod, placement.allocation(pod.metadata.uid), gone)
+        return {} if whole is None else {pod.metadata.uid: whole}
 
     def correct(self, pod: Pod, proposed: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         """What the ``preempt`` verb answers: node → victims' UIDs, for pods that need devices beside CPU and memory.
@@ -150,13 +224,14 @@ class Preemption:
 
     async def tend(self) -> float | None:
         """Go on with what is under way, begin what can help; returns when to be called again, None: after a change."""
+        self.take_up()
         for key, standing in list(self._under_way.items()):
             await self._go_on(key, standing)
         begun = 0
         waiting = self._waiters.candidates()
         known = {candidate.key for candidate in waiting}
         self._not_before = {key: when for key, when in self._not_before.items() if key in known}
-        for candidate in sorted(waiting, key=lambda one: (-one.priority, one.key)):
+        for candidate in sorted(waiting, key=_in_turn):
             if begun >= BATCH:
                 return self._now()
             if candidate.key in self._under_way or self._not_before.get(candidate.key, 0.0) > self._now():
@@ -177,31 +252,22 @@ class Preemption:
         times += [when for key, when in self._not_before.items() if key not in self._under_way]
         return min(times, default=None)
 
-    def _choose(self, candidate: Candidate) -> VictimPlan | GangVictims | Refusal:
+    def _choose(self, candidate: Candidate) -> Choice | Refusal:
         desk = self._desk
-        uids = {pod.metadata.uid for pod in candidate.pods}
-        snapshot = desk.snapshot_without(uids)
         if candidate.gang is not None:
-            gang = candidate.gang()
-            if gang is None:
-                return Refusal("NoOpenNode", "no node is open to every member, whoever is evicted")
-            return choose_gang_victims(
-                snapshot,
-                gang,
-                candidate.priority,
-                desk.running(desk.view.node_names),
-                policy=candidate.policy,
-                budgets=desk.budgets(),
-                reference_rates=desk.rates(),
-            )
+            sacrifice = self._planner.victims(candidate.gang, candidate.priority, candidate.policy)
+            if isinstance(sacrifice, Refusal):
+                return sacrifice
+            victims, reason, found = sacrifice
+            return Choice(victims, found.allocations, reason)
         (pod,) = candidate.pods
         try:
             preemptor = self._preemptor(pod)
         except RefusedError as error:
             return error.refusals[0]
         nodes = preemptor.nodes or frozenset()
-        return choose_victims(
-            snapshot,
+        chosen = choose_victims(
+            desk.snapshot_without({pod.metadata.uid}),
             preemptor,
             desk.running(nodes),
             rooms=desk.view.machines.rooms(nodes),
@@ -210,6 +276,11 @@ class Preemption:
             bound=desk.bound_for(pod, preemptor.request),
             serves=desk.roomy(pod),
         )
+        if isinstance(chosen, Refusal):
+            return chosen
+        bare = chosen.placement.allocation(pod.metadata.uid)
+        gone = [held for uid in chosen.victims if (held := desk.view.allocations.get(uid)) is not None]
+        return Choice(chosen.victims, {pod.metadata.uid: desk.with_cores(pod, bare, gone) or bare}, chosen.reason)
 
     def _preemptor(self, pod: Pod) -> Preemptor:
         request = self._desk.request_of(pod)
@@ -226,39 +297,36 @@ class Preemption:
             nodes=frozenset(self._desk.open_nodes(pod)),
         )
 
-    async def _begin(self, candidate: Candidate, chosen: VictimPlan | GangVictims) -> None:
-        """Promise first, then nominate, then evict."""
-        if isinstance(chosen, VictimPlan):
-            (pod,) = candidate.pods
-            node, bare = chosen.node, chosen.placement.allocation(pod.metadata.uid)
-            gone = [held for uid in chosen.victims if (held := self._desk.view.allocations.get(uid)) is not None]
-            allocations = {pod.metadata.uid: self._desk.with_cores(pod, bare, gone) or bare}
-        else:
-            allocations, node = _of_plan(chosen.plan), ""
+    async def _begin(self, candidate: Candidate, chosen: Choice) -> None:
+        """Promise first, then nominate, then evict: whatever a crash cuts short, nobody dies for nobody."""
         victims = [one for uid in chosen.victims if (one := self._desk.bound_pod(uid)) is not None]
-        grace = max((v.spec.terminationGracePeriodSeconds or _GRACE for v in victims), default=_GRACE)
-        standing = Preempting(
-            allocations=allocations,
-            victims=set(chosen.victims),
-            left=set(chosen.victims),
-            until=self._now() + grace + SLACK_SECONDS,
-            reason=chosen.reason,
-            node=node,
+        standing = self._keep(candidate, chosen.allocations, victims, chosen.reason)
+        standing.left = set(chosen.victims)
+        nodes = sorted({one.node for one in chosen.allocations.values()})
+        log.info("preempting: for=%s nodes=%s victims=%s", candidate.key, nodes, sorted(chosen.victims))
+        placed = [pod for pod in candidate.pods if pod.metadata.uid in chosen.allocations]
+        await asyncio.gather(
+            *(self._nominate(pod, chosen.allocations[pod.metadata.uid].node, standing) for pod in placed)
         )
+        await self._evict(candidate.key, standing, candidate.pods)
+        if candidate.key in self._under_way:
+            self._count.labels("begun").inc()
+            for pod in placed:
+                self._desk.tell(pod, "Preempting", chosen.reason, warning=False)
+
+    def _keep(
+        self, candidate: Candidate, allocations: Mapping[str, Allocation], ending: Sequence[Pod], reason: str
+    ) -> Preempting:
+        """Promise devices for as long as these pods take to end, and a minute."""
+        grace = max((_grace(pod) for pod in ending), default=_GRACE)
+        standing = Preempting(dict(allocations), set(), self._now() + grace + SLACK_SECONDS)
         self._under_way[candidate.key] = standing
         for pod in candidate.pods:
             allocation = allocations.get(pod.metadata.uid)
             if allocation is not None:
                 self._of[pod.metadata.uid] = candidate.key
-                self._desk.hold(pod, allocation, chosen.reason, standing.until - self._now())
-        log.info("preempting: for=%s node=%s victims=%s", candidate.key, node, sorted(chosen.victims))
-        await self._evict(candidate.key, standing, candidate.pods)
-        if candidate.key in self._under_way:
-            self._count.labels("begun").inc()
-            for pod in candidate.pods:
-                self._desk.tell(pod, "Preempting", chosen.reason, warning=False)
-            if node:
-                await self._nominate(candidate.pods[0], node)
+                self._desk.hold(pod, allocation, reason, standing.until - self._now())
+        return standing
 
     async def _go_on(self, key: str, standing: Preempting) -> None:
         pods = tuple(pod for uid in standing.allocations if (pod := self._desk.view.pod(uid)) is not None)
@@ -303,11 +371,11 @@ class Preemption:
         uids = [uid for uid in standing.allocations if self._of.pop(uid, None) is not None]
         self._desk.release(uids)
         for uid in uids:
-            pod = self._desk.view.pod(uid)
-            if pod is not None and standing.node and pod.status.nominatedNodeName == standing.node:
-                await self._nominate(pod, None)
+            pod, node = self._desk.view.pod(uid), standing.nominated.get(uid)
+            if pod is not None and node and pod.status.nominatedNodeName in (None, "", node):
+                await self._nominate(pod, None, standing)
 
-    async def _nominate(self, pod: Pod, node: str | None) -> None:
+    async def _nominate(self, pod: Pod, node: str | None, standing: Preempting) -> None:
         """Have kube-scheduler ask about this node first; it is a hint, and nothing is lost without it."""
         try:
             await self._client.patch(
@@ -319,7 +387,14 @@ class Preemption:
             )
         except (ApiError, httpx2.HTTPError) as error:
             log.info("node not nominated: pod=%s node=%s error=%r", pod.key, node, error)
+        else:
+            standing.nominated[pod.metadata.uid] = node or ""
 
 
-def _of_plan(plan: GangPlan) -> dict[str, Allocation]:
-    return {allocation.pod: allocation for allocation in plan.allocations()}
+def _in_turn(candidate: Candidate) -> tuple[int, str]:
+    return -candidate.priority, candidate.key
+
+
+def _grace(pod: Pod) -> int:
+    seconds = pod.spec.terminationGracePeriodSeconds
+    return _GRACE if seconds is None else seconds

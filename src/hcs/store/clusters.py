@@ -19,6 +19,7 @@ LOST_AFTER: Final[Milliseconds] = 5 * 60 * 1000
 
 
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_PROMETHEUS_LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _URL: Final = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 _OUTSIDE: Final = frozenset(
     ("exec", "auth-provider", "certificate-authority", "client-certificate", "client-key", "tokenFile")
@@ -38,11 +39,11 @@ class ClusterConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Its API is found by ``kubeconfig``, a path on the controller's machine, or ``kubeconfig_text``, the file itself,
     with ``context`` (empty: the current one); ``server`` overrides the API's address there. ``prometheus`` and
-    ``blobs`` are base URLs; empty: none. ``namespace`` is where Jobs are made that do not name one. ``overlay`` is
-    merged into the pod template of every Job sent there: another scheduler's name, annotations, limits. ``lost_after``
-    is how long it may be out of reach, in milliseconds, until its jobs are planned anew. ``prometheus_token_file``
-    holds a bearer token for it, ``prometheus_ca_file`` the authority of its certificate, and ``prometheus_labels`` tell
-    this cluster's series from those of others.
+    ``blobs`` are base URLs; empty: none. ``namespace`` is its client's own; a Job goes to that of its manifest.
+    ``overlay`` is merged into the pod template of every Job sent there: another scheduler's name, annotations, limits.
+    ``lost_after`` is how long it may be out of reach, in milliseconds, until its jobs are planned anew.
+    ``prometheus_token_file`` holds a bearer token for it, ``prometheus_ca_file`` the authority of its certificate, and
+    ``prometheus_labels`` tell this cluster's series from those of others.
     """
 
     name: str
@@ -97,8 +98,20 @@ def read_cluster(name: str, document: Mapping[str, Any]) -> ClusterConfig:
     ]
     if config.kubeconfig and config.kubeconfig_text:
         found.append("kubeconfig and kubeconfig_text are both given; keep the path or the text")
-    if config.kubeconfig and not config.kubeconfig.startswith("/"):
-        found.append(f"kubeconfig {config.kubeconfig[:60]!r} is no absolute path on the controller's machine")
+    found += [
+        f"{what} {path[:60]!r} is no absolute path on the controller's machine"
+        for what, path in (
+            ("kubeconfig", config.kubeconfig),
+            ("prometheus_token_file", config.prometheus_token_file),
+            ("prometheus_ca_file", config.prometheus_ca_file),
+        )
+        if path and not path.startswith("/")
+    ]
+    found += [
+        f"prometheus label {label[:40]!r} is no name of a label"
+        for label in config.prometheus_labels
+        if _PROMETHEUS_LABEL.fullmatch(label) is None
+    ]
     if config.kubeconfig_text:
         found += _check_kubeconfig(config.kubeconfig_text)
     for line in config.lines:

@@ -38,6 +38,7 @@ class HealthObservation(msgspec.Struct, frozen=True):
 
     ``code`` is the vendor's own fault code, 0 for none; ``name`` its short name and ``text`` whatever else it says.
     ``figures`` are what was read, with the keys of ``docs/probes.md``; ``faults`` is what they say, notes included.
+    ``told``: the code is of an event that is over and that the vendor remembers, not of a state that was read now.
     """
 
     device: str
@@ -46,6 +47,7 @@ class HealthObservation(msgspec.Struct, frozen=True):
     text: str = ""
     faults: tuple[Fault, ...] = ()
     figures: Mapping[str, Any] = {}
+    told: bool = False
 
 
 class Vendor(Protocol):
@@ -72,6 +74,9 @@ class Vendor(Protocol):
 
     def node_files(self, device: Device) -> NodeFiles:
         """What a container needs for this device beyond what its profile lists, like nodes found by bus id."""
+
+    def forget(self, device: str) -> None:
+        """The device was repaired: events remembered of it are over. Does not block."""
 
     def driver_versions(self) -> dict[str, str]:
         """Component and version, like ``{"nvidia": "550.54.15"}``; empty where unknown."""

@@ -14,15 +14,19 @@ import msgspec
 
 from hcs.inject.adjustments import DeviceNode, Mount
 from hcs.inject.injection import NodeFiles
+from hcs.inject.instances import Instance
 from hcs.inject.profiles import Profiles, fill_each
+from hcs.model.allocations import Grant
 from hcs.model.devices import Device
 from hcs.ura.catalogue import Catalogue
 from hcs.vendors import emulated
-from hcs.vendors.base import HealthObservation, VendorError
+from hcs.vendors.base import HealthObservation, VendorError, Wanted
+from hcs.vendors.hygon import VirtualDcus
 from hcs.vendors.recognition import recognise
 
 _FAULT = struct.Struct("<i56s")
 _UNSIGNED = 0xFFFFFFFF
+_COMPUTE_UNITS = 64  # as the emulated HIP runtime says of a whole card
 
 
 class EmulatedVendor:
@@ -48,6 +52,7 @@ class EmulatedVendor:
         """
         self._cards, self._catalogue, self._profiles, self._drivers = cards, catalogue, profiles, drivers
         self._files: dict[str, Path] = {}
+        self._virtual_dcus = VirtualDcus(lambda device: _COMPUTE_UNITS)
 
     def probe(self) -> Sequence[Device]:
         """Every card file as a device, in order of vendor and index.
@@ -84,7 +89,8 @@ class EmulatedVendor:
                 emulated=True,
             )
             profile = self._profiles.effective(card.vendor)
-            enforced = profile is not None and profile.quota == "interceptor"
+            quota = profile.quota if profile is not None else "none"
+            enforced = quota == "interceptor" or (quota == "instance" and self.divisible(device))
             found[card.uuid] = msgspec.structs.replace(device, links=place.links, whole_only=not enforced)
         self._files = files
         return sorted(found.values(), key=lambda device: (device.vendor, device.index, device.id))
@@ -119,6 +125,25 @@ class EmulatedVendor:
             mounts=tuple(Mount(str(driver), library, ("rbind", "ro", "nosuid", "nodev")) for library in libraries),
         )
 
+    def forget(self, device: str) -> None:
+        """Nothing: a fault lasts as long as the card file says it."""
+
     def driver_versions(self) -> dict[str, str]:
         """None: there is no driver."""
         return {}
+
+    def divisible(self, device: Device) -> bool:
+        """Whether the vendor's emulated driver keeps to parts of a card: Hygon's does, by a virtual DCU's record."""
+        return device.vendor == "hygon" and self._virtual_dcus.divisible(device)
+
+    def instance(self, wanted: Wanted, device: Device, grant: Grant) -> Instance | None:
+        """The record of a virtual DCU, which the emulated driver reads as Hygon's runtime would.
+
+        Raises:
+            RefusedError: the card has no part left.
+            OSError: it cannot be written.
+        """
+        return self._virtual_dcus.instance(wanted, device, grant) if self.divisible(device) else None
+
+    def keep(self, live: Callable[[], frozenset[str]]) -> None:
+        """Nothing to take back: records go with the containers' folders."""

@@ -127,6 +127,10 @@ class NvidiaVendor:
         """Nothing beyond the profile: NVIDIA's nodes are numbered like the cards."""
         return NodeFiles()
 
+    def forget(self, device: str) -> None:
+        """Forget the card's Xids; without the lock, which a hanging call may hold."""
+        self._worst.pop(device, None)
+
     def driver_versions(self) -> dict[str, str]:
         """The driver's version."""
         with self._lock, _as_vendor_error():
@@ -190,7 +194,7 @@ class NvidiaVendor:
 
     def worst(self, uuid: str) -> HealthObservation:
         """The worst Xid of a card so far."""
-        return self._worst.get(uuid, HealthObservation(uuid))
+        return self._worst.get(uuid, HealthObservation(uuid, told=True))
 
     def _answers(self, handle: Any) -> bool:
         try:

@@ -34,6 +34,28 @@ def used_by(uuid: str, pids: Iterable[int]) -> int | None:
     return None if None in held or not held else sum(held)
 
 
+def describe(uuid: str) -> tuple[str, int, str] | None:
+    """A card's model, its bytes, and the driver's version; None where they cannot be asked."""
+    if not _ready():
+        return None
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        total = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+        return _text(pynvml.nvmlDeviceGetName(handle)), total, _text(pynvml.nvmlSystemGetDriverVersion())
+    except pynvml.NVMLError:
+        return None
+
+
+def used_on(uuid: str) -> int | None:
+    """Bytes in use on the card by anybody; None where the driver does not tell."""
+    if not _ready():
+        return None
+    try:
+        return int(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid)).used)
+    except pynvml.NVMLError:
+        return None
+
+
 def _ready() -> bool:
     if pynvml is None:
         return False

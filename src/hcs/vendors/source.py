@@ -258,6 +258,9 @@ class SourcedVendor:
         """Nothing beyond the profile."""
         return NodeFiles()
 
+    def forget(self, device: str) -> None:
+        """Nothing: what a tool says is read anew each time."""
+
     def driver_versions(self) -> dict[str, str]:
         """The driver's version, where the source knows it."""
         version = self._source.driver()

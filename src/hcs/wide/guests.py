@@ -1,8 +1,9 @@
 """Jobs that need not wait for a card of their own: the guests of this moment.
 
 A guest pays when both together do more than one job would, and when it gains more than its host loses: its end beside
-the host against the end it could expect alone. It holds the card longer than the host would have, so the cards' profile
-with all promises must have room for that until both upper ends: a promise is never delayed.
+the host against the end it could expect alone. At least half of its time there the host must be beside it, or a long job
+would take a card before its turn. The pair holds the card longer than the host would have, so the cards' profile with
+all promises must have room for that until both upper ends: a promise is never delayed.
 """
 
 from collections.abc import Sequence
@@ -58,11 +59,11 @@ def guests(
             own, others = together(takes.expected, rates.guest, left, rates.host)
             # A job without a place in the window has one far off: it gains anyway.
             gain = inf if finish is None else finish - now - own - (others - left)
-            if gain <= 0 or now + max(own, others) > latest:
+            if gain <= 0 or own > 2 * others:
                 continue
-            guest, beside = joined(host, job, pool, rates, now)
+            guest, beside = joined(host, job, pool, sharing.lower(rates), now)
             until = max(guest.until, beside.until) + snapshot.lag
-            if board.profiles[pool.name].fits(1, host.end(now, snapshot.lag), until):
+            if until <= latest and board.profiles[pool.name].fits(1, host.end(now, snapshot.lag), until):
                 found.append((-gain, host.job.id, guest, beside, until))
         if found:
             _, name, guest, beside, until = min(found, key=lambda option: option[:2])

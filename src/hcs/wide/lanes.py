@@ -25,7 +25,8 @@ class Lanes:
 
     def __init__(self, board: Board, jobs: Sequence[Job], caution: int = 0) -> None:
         """``caution`` per mille of the distance from expected to upper count."""
-        pools, now = board.snapshot.pools, board.snapshot.now
+        # A cluster may show a kind of which no card is usable at present.
+        pools, now = tuple(pool for pool in board.snapshot.pools if pool.cards), board.snapshot.now
         self.jobs, self.pools, self.caution = jobs, pools, caution
         self.cards = [job.cards for job in jobs]
         runs = [[pool.admits(job) for pool in pools] for job in jobs]

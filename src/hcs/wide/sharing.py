@@ -1,8 +1,8 @@
 """Two jobs on one card: who may, how much slower each gets, and when each then ends.
 
-The table is data: somebody measured or predicted it. Memory is the hard line, rate the soft one, and host CPU the third:
-a pair is admitted only where it is in the table, its peaks fit the card together, and both leave the node's CPU below
-the threshold. Only jobs of one card share, and never more than two: that is what was measured.
+The table is data: somebody measured or predicted it. Memory is the hard line, rate the soft one, and host CPU the
+third: a pair is admitted only where it is in the table, its peaks fit the card together, and both leave the node's CPU
+below the threshold. Only jobs of one card share, and never more than two: that is what was measured.
 """
 
 import msgspec
@@ -23,12 +23,19 @@ class Sharing(msgspec.Struct, frozen=True):
     """Which pairs are believed to run together, by kind of card and the profiles of guest and host.
 
     ``vouched``: the pairs named here are known to fit even where peaks are not, so jobs of unknown memory may share.
-    ``cpu`` is the share of a node's CPU, per mille, that a guest may bring it to.
+    ``cpu`` is the share of a node's CPU, per mille, that a guest may bring it to. ``error`` is by how much, per mille of
+    itself, a rate may come out lower: upper ends are reckoned with that.
     """
 
     rates: dict[tuple[str, str, str], Rates] = {}
     vouched: bool = False
     cpu: int = 900
+    error: int = 100
+
+    def lower(self, rates: Rates) -> Rates:
+        """The rates that upper ends are reckoned with."""
+        left = 1000 - self.error
+        return Rates(max(1, rates.guest * left // 1000), max(1, rates.host * left // 1000))
 
     def beside(self, guest: Job, host: Job, pool: Pool) -> Rates | None:
         """The rates of the pair on the pool's cards; None where the guest is not admitted."""

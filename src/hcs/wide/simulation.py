@@ -1,13 +1,11 @@
 """Virtual time around the planner: arrivals, ends, transfers, sharing, failures, outages, and wrong predictions.
 
-The same policies decide here and in the controller. What is really so is kept apart from what the planner is told. Cards
-are counted at every start: a policy that books one twice ends the run with an error.
+The same policies decide here and in the controller. What is really so is kept apart from what the planner is told.
+Cards are counted at every start: a policy that books one twice ends the run with an error.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
-
-import msgspec
 
 from hcs.model.refusals import Refusal
 from hcs.wide.chances import Chances
@@ -282,6 +280,8 @@ class Simulation:
             host.pace(begins, rates.host)
         job, now = guest.running.job, guest.running.started
         believed = None if self._sharing is None else self._sharing.beside(job, host.running.job, pool)
+        if believed is not None and self._sharing is not None:
+            believed = self._sharing.lower(believed)
         guest.running, host.running = joined(host.running, job, pool, believed or rates, now, begins)
 
     def _check(self, pool: Pool, now: Milliseconds) -> None:

@@ -35,7 +35,7 @@ class Running(msgspec.Struct, frozen=True):
     rate: int = 1000
 
     def end(self, now: Milliseconds, lag: Milliseconds = 0) -> Milliseconds:
-        """The end to plan with, seen ``lag`` late. What overran its interval gets an eighth of its age more each time."""
+        """The end to plan with, seen ``lag`` late. What overran its interval gets an eighth of its age more."""
         return self.until + lag if self.until + lag > now else now + max(1000, (now - self.started) // 8)
 
     def expected(self, now: Milliseconds, run: RunTime) -> Milliseconds:

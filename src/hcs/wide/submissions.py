@@ -37,14 +37,14 @@ PRIORITY: Final = "priority"
 INPUTS: Final = "inputs"
 KEY: Final = "idempotency_key"
 ANNOTATIONS: Final = {
-    MODEL: "what is trained or served; runs of one model predict the next ones",
-    DATA_SIZE: "how much data: a number (samples, say) or a size like 20Gi; alike in all jobs of one model",
+    MODEL: "what is run; runs of one model predict the next",
+    DATA_SIZE: "samples, say, or a size like 20Gi; alike for a model",
     EPOCH: "how often it goes through the data",
     BATCH_SIZE: "samples in one step on one card",
-    DEADLINE: "a moment like 2030-01-31T18:00:00Z, or a time from now like 6h",
-    PRIORITY: "a whole number; higher goes first, 0 where nothing is said",
-    INPUTS: "what must be moved to the cluster first: sha256:0a1b=2Gi, imagenet=150Gi",
-    KEY: "the client's own key: the same key and manifest never make a second job",
+    DEADLINE: "2030-01-31T18:00:00Z, or a time from now like 6h",
+    PRIORITY: "a whole number; higher goes first, 0 is usual",
+    INPUTS: "to be moved there first: sha256:0a=2Gi, imagenet=150Gi",
+    KEY: "a key of your own: with it there is never a second job",
 }
 """Annotations of the Job, or of its pod template, and what they mean."""
 

@@ -11,9 +11,9 @@ int main(void)
         int version;
         uint64_t flags;
     } questions[] = {
-        {"cuMemAlloc", 12000, 0},     {"cuMemAlloc", 2000, 0},      {"cuMemAlloc_v2", 12000, 0},
+        {"cuMemAlloc", 12000, 0},     {"cuMemAlloc", 1000, 0},      {"cuMemAlloc_v2", 12000, 0},
         {"cuMemAllocAsync", 11000, 0}, {"cuMemAllocAsync", 12000, 2}, {"cuInit", 12000, 0},
-        {"cuGetProcAddress", 11030, 0}, {"noSuchFunction", 12000, 0},
+        {"cuGetProcAddress", 11030, 0}, {"noSuchFunction", 12000, 0}, {"cuMemAlloc", 2000, 0},
     };
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     int (*lookup)(const char *, void **, int, uint64_t, int *) =

@@ -101,6 +101,7 @@ class LiveCluster:
         self._told: ClusterView | None = None
         self._reported: dict[str, None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._cost = 0.0
 
     @property
     def name(self) -> str:
@@ -238,7 +239,7 @@ class LiveCluster:
                 self._stock = state.stock(lambda node, vendor: self._sick.get((node, vendor), 0))
             self._shown, self._machines = self._stock, dict(state.machines)
         figures = _NOTHING if metrics is None else metrics.figures
-        if self._joined is None or self._joined[0] is not figures or self._joined[1] is not self._shown:
+        if self._joined is None or self._joined[0] is not figures or not _alike(self._joined[1], self._shown):
             known = self._shown is not _EMPTY and metrics is not None and metrics.asked is not None
             joined = join(figures, self._shown, self._machines, self._sources, settled=known)
             self._joined = figures, self._shown, joined
@@ -271,11 +272,13 @@ class LiveCluster:
 
     def _wake(self) -> None:
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._timing.settle, self._tell)
+            wait = max(self._timing.settle, min(_LONGEST, _SHARE * self._cost))
+            self._timer = asyncio.get_running_loop().call_later(wait, self._tell)
 
     def _tell(self) -> None:
-        self._timer = None
+        self._timer, clock = None, time.perf_counter()
         view = self.view()
+        self._cost = time.perf_counter() - clock
         self._report(view)
         plain = _without_ages(view)
         if plain == self._told:
@@ -310,8 +313,17 @@ class LiveCluster:
         self._reported = now
 
 
+_LONGEST: Final = 0.5
+"""Seconds that changes may be gathered on the largest clusters, so that decisions follow within one."""
+_SHARE: Final = 5.0
+"""Looking at what changed takes at most one part in so many of the time."""
 _EMPTY: Final = Inventory()
 _NOTHING: Final = Figures()
+
+
+def _alike(one: Inventory, other: Inventory) -> bool:
+    """Whether figures are put to both in the same way, whoever holds the cards."""
+    return one is other or (one.cards is other.cards and one.by_node == other.by_node)
 
 
 def _without_ages(view: ClusterView) -> ClusterView:

@@ -106,9 +106,34 @@ def running(status: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
     return not ended and not spec.get("suspend")
 
 
+def cards_of(node: ComputeNode, machines: Mapping[str, Machine] | None) -> tuple[Card, ...]:
+    """The cards of a node with HCS.
+
+    Args:
+        node: what its agent says.
+        machines: the Node objects by name; None where they may not be read, then every ComputeNode's node is there.
+    """
+    inventory = node.inventory()
+    machine = machines.get(inventory.name) if machines is not None else None
+    there = inventory.ready and (machines is None or (machine is not None and machine.takes_pods))
+    return tuple(
+        Card(
+            node=inventory.name,
+            id=device.id,
+            index=device.index,
+            vendor=device.vendor,
+            kind=device.model,
+            memory=device.vram,
+            usable=there and device.verdict in USABLE_VERDICTS and inventory.quarantined(device.id) is None,
+            foreign=device.foreign,
+        )
+        for device in inventory.devices
+    )
+
+
 def take_stock(
-    machines: Mapping[str, Machine] | None,
-    nodes: Iterable[ComputeNode],
+    machines: Iterable[Machine],
+    cards: tuple[Card, ...],
     holdings: Iterable[Holding],
     ours: Callable[[Holding], bool],
     sick: Callable[[str, str], int] = lambda node, vendor: 0,
@@ -116,15 +141,14 @@ def take_stock(
     """Count.
 
     Args:
-        machines: the Node objects by name; None where they may not be read, then every ComputeNode's node is there.
-        nodes: what HCS's agents say.
+        machines: the nodes, in the order of names.
+        cards: those of nodes with HCS.
         holdings: what bound pods hold.
         ours: whether a holding is of a pod that we sent.
         sick: how many of a vendor's cards on a node without HCS are unhealthy by their metrics.
     """
-    cards = [card for node in nodes for card in _cards(node, machines)]
     with_agent = {card.node for card in cards}
-    plain = [m for name, m in sorted((machines or {}).items()) if name not in with_agent and m.cards]
+    plain = [machine for machine in machines if machine.cards and machine.name not in with_agent]
     mine = set[tuple[str, str]]()
     others = {(card.node, card.id) for card in cards if card.foreign}
     amounts: dict[tuple[str, str, bool], int] = {}
@@ -160,7 +184,7 @@ def take_stock(
             PoolView(kind, pool.usable.total(), pool.taken, pool.memory, ours=pool.ours)
             for kind, pool in sorted(pools.items())
         ),
-        cards=tuple(cards),
+        cards=cards,
         vendors={kind: pool.vendor for kind, pool in sorted(pools.items())},
         by_node={(node, kind): n for kind, pool in sorted(pools.items()) for node, n in sorted(pool.usable.items())},
         unlabelled=tuple(m.name for m in plain if not all(entry.labelled for entry in m.cards)),
@@ -178,24 +202,6 @@ class _Count:
     def remember(self, memory: Bytes | None) -> None:
         if memory is not None:
             self.memory = memory if self.memory is None else min(self.memory, memory)
-
-
-def _cards(node: ComputeNode, machines: Mapping[str, Machine] | None) -> Iterable[Card]:
-    inventory = node.inventory()
-    machine = machines.get(inventory.name) if machines is not None else None
-    there = inventory.ready and (machines is None or (machine is not None and machine.takes_pods))
-    for device in inventory.devices:
-        fit = device.verdict in USABLE_VERDICTS and inventory.quarantined(device.id) is None
-        yield Card(
-            node=inventory.name,
-            id=device.id,
-            index=device.index,
-            vendor=device.vendor,
-            kind=device.model,
-            memory=device.vram,
-            usable=there and fit,
-            foreign=device.foreign,
-        )
 
 
 def _amounts(pod: Pod) -> dict[str, int]:

@@ -14,7 +14,17 @@ import msgspec
 from lightkube import AsyncClient
 
 from hcs.cpn.collect.failures import explain_api, status_code
-from hcs.cpn.collect.inventory import Holding, Inventory, Machine, holding_of, machine_of, running, take_stock
+from hcs.cpn.collect.inventory import (
+    Card,
+    Holding,
+    Inventory,
+    Machine,
+    cards_of,
+    holding_of,
+    machine_of,
+    running,
+    take_stock,
+)
 from hcs.kube import resources
 from hcs.kube.informer import ChangeKind, Informer
 from hcs.model.pods import Pod
@@ -71,6 +81,8 @@ class KubernetesState:
         self._jobs = Informer(client, resources.Job, pause=pause)
         self._copies: tuple[Informer[Any], ...] = (self._nodes, self._computenodes, self._pods, self._jobs)
         self._machines: dict[str, Machine] = {}
+        self._cards: tuple[tuple[bool, bool], tuple[Card, ...]] | None = None
+        """All cards, until a node changes: there are many, and pods come and go all the time."""
         self._holdings: dict[str, Holding] = {}
         self._ours: set[str] = set()
         self._foreign: dict[str, ForeignJob] = {}
@@ -80,6 +92,8 @@ class KubernetesState:
         self._jobs.on_change(self._on_job)
         self._tasks: list[asyncio.Task[None]] = []
         self._gaps: tuple[str, ...] = ()
+        self._broken: list[Informer[Any]] = []
+        self._failing: list[Informer[Any]] = []
         self.failure: str | None = "it has not been asked yet"
         """Why the API cannot be used; None while it can."""
 
@@ -119,9 +133,15 @@ class KubernetesState:
     def stock(self, sick: Callable[[str, str], int]) -> Inventory:
         """Count cards; see :func:`~hcs.cpn.collect.inventory.take_stock`."""
         without_nodes = _refusal(self._nodes) and not self._nodes.synced.is_set()
+        undefined = _undefined(self._computenodes)
+        if self._cards is None or self._cards[0] != (without_nodes, undefined):
+            machines = None if without_nodes else self._machines
+            nodes = () if undefined else self._computenodes.values()
+            found = tuple(card for node in nodes for card in cards_of(node, machines))
+            self._cards = (without_nodes, undefined), found
         return take_stock(
-            None if without_nodes else self._machines,
-            [] if _undefined(self._computenodes) else list(self._computenodes.values()),
+            [self._machines[name] for name in sorted(self._machines)],
+            self._cards[1],
             self._holdings.values(),
             lambda holding: self._is_ours(holding.labels) or holding.owner in self._ours,
             sick,
@@ -139,7 +159,7 @@ class KubernetesState:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What cannot be read there, and what is therefore not known."""
+        """What cannot be read there, and what is therefore not known. An interruption that passes is none."""
         return tuple(
             f"{what} cannot be read, so {effect}: {explain_api(copy.problem)}"
             for copy, what, effect in (
@@ -148,10 +168,15 @@ class KubernetesState:
                 (self._pods, "pods", "cards that others hold count as free"),
                 (self._jobs, "Jobs of all namespaces", "those of others are not counted"),
             )
-            if copy.problem is not None and not (copy is self._computenodes and _undefined(copy))
+            if copy.problem is not None
+            and (_refusal(copy) or copy in self._failing)
+            and not (copy is self._computenodes and _undefined(copy))
         )
 
     def _note_gaps(self) -> None:
+        """Look once a heartbeat: what failed at the last one and fails still is more than an interruption."""
+        broken = [copy for copy in self._copies if copy.problem is not None]
+        self._failing, self._broken = [copy for copy in broken if copy in self._broken], broken
         if self.gaps != self._gaps:
             self._gaps = self.gaps
             self._changed()
@@ -190,7 +215,6 @@ class KubernetesState:
         while not self.settled:
             await self._pause(wait)
             wait = min(1.0, 2 * wait)
-        self._note_gaps()
         self._changed()
 
     def _fail(self, failure: str | None) -> None:
@@ -206,12 +230,13 @@ class KubernetesState:
         name, before = node.metadata.name, self._machines.get(node.metadata.name)
         if kind == "DELETED":
             self._machines.pop(name, None)
-            self._changed()
+            self._on_computenode()
         elif (machine := machine_of(node)) != before:  # nodes change every few minutes only to say that they live
             self._machines[name] = machine
-            self._changed()
+            self._on_computenode()
 
     def _on_computenode(self, *_: object) -> None:
+        self._cards = None
         self._changed()
 
     def _on_pod(self, kind: ChangeKind, pod: Pod, _: Pod | None) -> None:

@@ -1,0 +1,235 @@
+"""``hcs cpn queue``: what waits, what runs, where and until when; live where somebody watches."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final, NoReturn
+
+import msgspec
+import typer
+
+from hcs.cli.cpn_client import DEFAULT_SERVER, Api, Authority, Server, TokenFile, opened
+from hcs.cli.cpn_words import STYLES, ends, headline, place, progress, remarks, when
+from hcs.cli.errors import USAGE, CommandError
+from hcs.cli.options import Json, NoHeaders, Output, chosen_format
+from hcs.cli.output import Column, Table, say, tell, width, write_data, write_table
+from hcs.cpn.wire import JobList, JobRow, QueueView
+from hcs.wide.lifecycle import PLACED, STATES
+
+EPILOGS: Final = {
+    "queue": "Examples: hcs cpn queue; hcs cpn queue --watch; hcs cpn queue --state failed,refused --newest -o wide"
+}
+_REFRESH_SECONDS: Final = 0.3
+"""At most so often is the picture drawn anew, however much happens."""
+_RELATIVE_SECONDS: Final = 5.0
+"""Times are shown as seen from now, so the picture ages although nothing happens."""
+_PATIENCE_SECONDS: Final = 60.0
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """What one look shows."""
+
+    queue: QueueView
+    jobs: tuple[JobRow, ...]
+    total: int
+
+
+def queue(
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep looking, until Ctrl-C.")] = False,
+    state: Annotated[
+        str | None,
+        typer.Option("--state", help="Only these, or live (what has not ended), ended, all.", metavar="STATE[,STATE]"),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="The same as --state all.")] = False,
+    newest: Annotated[bool, typer.Option("--newest", help="Submitted last comes first.")] = False,
+    limit: Annotated[int, typer.Option("--limit", help="Jobs shown at most.", min=0, max=1000)] = 100,
+    output: Output = None,
+    json: Json = False,
+    no_headers: NoHeaders = False,
+    server: Server = DEFAULT_SERVER,
+    token_file: TokenFile = None,
+    authority: Authority = None,
+) -> None:
+    """What waits, what runs, where and until when.
+
+    Waiting jobs show when they are expected to start and end, as the last plan has it. With --watch on a terminal the
+    picture stays current; elsewhere every change is a line.
+    """
+    format = chosen_format(output, json)
+    if everything and state is not None:
+        raise CommandError(
+            "--all and --state contradict each other", "--all is --state all", "keep one of them", code=USAGE
+        )
+    states = "all" if everything else state or "live"
+
+    with opened(server, token_file, authority) as api:
+
+        def look() -> Picture:
+            query = {"state": states, "limit": limit, "newest": str(newest).lower()}
+            listed = api.ask(JobList, "GET", "/jobs", query=query)
+            return Picture(api.ask(QueueView, "GET", "/queue"), listed.jobs, listed.total)
+
+        if watch and sys.stdout.isatty() and format in ("table", "wide"):
+            _live(api, look, server, token_file, authority)
+            return
+
+        def show() -> Picture:
+            picture = look()
+            if not write_data(_data(picture, format), format, names=[f"job/{job.id}" for job in picture.jobs]):
+                _write(picture, wide=format == "wide", headers=not no_headers)
+            sys.stdout.flush()
+            return picture
+
+        if watch:
+            _follow(api, show, format)
+        show()
+
+
+def _data(picture: Picture, format: str) -> Any:
+    return {"queue": picture.queue, "jobs": picture.jobs, "total": picture.total}
+
+
+def _write(picture: Picture, *, wide: bool, headers: bool) -> None:
+    tell(headline(picture.queue))
+    for remark in remarks(picture.queue):
+        tell(f"  {remark}")
+    if picture.jobs:
+        write_table(table(picture.jobs, picture.queue.now, columns=width()), wide=wide, headers=headers)
+    if len(picture.jobs) < picture.total:
+        tell(f"{picture.total - len(picture.jobs)} more; --limit shows them")
+
+
+def table(jobs: tuple[JobRow, ...], now: int, *, columns: int = 100) -> Table:
+    """One row a job; what does not fit into a narrow terminal is left to ``-o wide``."""
+    narrow = columns < 100
+    titles = (
+        Column("ID"),
+        Column("NAME"),
+        Column("CARDS", right=True),
+        Column("STATE"),
+        Column("WHERE"),
+        Column("STARTS", right=True, wide=narrow),
+        Column("ENDS", right=True),
+        Column("DONE", right=True),
+        Column("MODEL", wide=True),
+        Column("PRIORITY", right=True, wide=True),
+        Column("TRIES", right=True, wide=True),
+        Column("WAITED", right=True, wide=True),
+        Column("REASON", wide=True, flexible=True),
+    )
+    longest = 24 if narrow else 40
+    rows: list[tuple[str, ...]] = [
+        (
+            job.id,
+            job.name if len(job.name) <= longest else job.name[: longest - 1] + "…",
+            str(job.cards),
+            job.state + ("*" if job.probe and job.state == "Running" else ""),
+            place(job),
+            when(job.start, now),
+            ends(job, now),
+            progress(job),
+            job.model or "-",
+            str(job.priority),
+            str(job.attempts + (job.state in PLACED or job.state == "Succeeded")),
+            when(job.submitted, now).removesuffix(" ago"),
+            f"{job.reason}: {job.message}" if job.message else job.reason,
+        )
+        for job in jobs
+    ]
+    return Table(titles, rows)
+
+
+def _follow(api: Api, show: Callable[[], Picture], format: str) -> NoReturn:
+    """The table, then a line for every change, for pipes. The line is open before the table is asked for.
+
+    Raises:
+        CommandError: the controller went away.
+    """
+    last: dict[str, tuple[str, str]] = {}
+    for kind, content in api.events():
+        if kind in ("hello", "lost"):
+            last = {job.id: (job.state, progress(job)) for job in show().jobs}
+        if kind != "job":
+            continue
+        if format in ("json", "line", "yaml"):
+            write_data(content, "line")
+        else:
+            job = msgspec.convert(content, JobRow)
+            seen = (job.state, progress(job))
+            if last.get(job.id) != seen:
+                last[job.id] = seen
+                say("   ".join((job.id, job.name, job.state, place(job), progress(job), job.message)).rstrip())
+        sys.stdout.flush()
+    raise api.unreachable(ConnectionError("it closed the line"))
+
+
+def _live(api: Api, look: Any, server: str, token_file: Path | None, authority: Path | None) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(highlight=False)
+    changed = threading.Event()
+
+    def listen() -> None:
+        while True:
+            try:
+                with opened(server, token_file, authority) as ear:
+                    for kind, _ in ear.events():
+                        if kind != "beat":
+                            changed.set()
+            except CommandError:
+                time.sleep(1.0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    picture, since, trouble = look(), time.monotonic(), ""
+    with Live(drawn(picture, console.height, console.width), console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            changed.wait(_RELATIVE_SECONDS)
+            changed.clear()
+            try:
+                picture, since, trouble = look(), time.monotonic(), ""
+            except CommandError as error:
+                if time.monotonic() - since > _PATIENCE_SECONDS:
+                    raise
+                trouble = f"{error.what}; trying again"
+            live.update(drawn(picture, console.height, console.width, trouble), refresh=True)
+            time.sleep(_REFRESH_SECONDS)
+
+
+def drawn(picture: Picture, height: int, columns: int, trouble: str = "") -> Any:
+    """The whole picture for a terminal of so many lines and columns."""
+    from rich.text import Text
+
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(headline(picture.queue) + "\n", style="bold")
+    head = 3
+    for remark in [*remarks(picture.queue), *([trouble] if trouble else [])]:
+        text.append(f"  {remark}\n", style="yellow")
+        head += 1
+    made = table(picture.jobs, picture.queue.now, columns=columns)
+    shown = [index for index, column in enumerate(made.columns) if not column.wide]
+    titles = tuple(made.columns[index].title for index in shown)
+    rows = [tuple(row[index] for index in shown) for row in made.rows]
+    room = max(1, height - head - 1)
+    widths = [max(len(row[index]) for row in (titles, *rows)) for index in range(len(shown))]
+
+    def line(row: tuple[str, ...], style: str) -> None:
+        for cell, size, index in zip(row, widths, shown, strict=True):
+            right = made.columns[index].right
+            cell_style = STYLES.get(cell.rstrip("*"), style) if made.columns[index].title == "STATE" else style
+            text.append((cell.rjust(size) if right else cell.ljust(size)) + "  ", style=cell_style)
+        text.append("\n")
+
+    text.append("\n")
+    line(titles, "bold")
+    for row in rows[:room]:
+        line(row, "")
+    left = picture.total - min(room, len(rows))
+    if left > 0:
+        text.append(f"{left} more; a taller terminal or --limit shows them", style="dim")
+    return text
+
+
+assert set(STYLES) == set(STATES)
