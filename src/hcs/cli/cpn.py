@@ -23,6 +23,7 @@ COMMANDS: Final = (
     Registered("clusters", "hcs.cli.cpn_clusters", "List, add and remove clusters."),
     Registered("train", "hcs.cli.cpn_train", "Build the predictor's file from finished runs.", "cpn"),
     Registered("run", "hcs.cpn.command", "Run the controller.", "cpn", program=True),
+    Registered("blobs", "hcs.cpn.command", "Run a store of bytes beside a cluster.", "cpn", program=True),
 )
 _BY_NAME: Final = {command.name: command for command in COMMANDS}
 _EPILOG: Final = """Try: hcs cpn submit train.yaml, then hcs cpn queue --watch. The controller's address is --server or
