@@ -220,6 +220,9 @@ def test_a_version_that_is_forgotten_leads_to_a_new_list(api: Cluster, tmp_path:
 
 @pytest.mark.parametrize("api", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
 def test_our_account_may_do_what_it_must_once_it_is_granted(api: Cluster, tmp_path: Path) -> None:
+    # The server is shared with tests that apply all we ship.
+    api.admin.delete("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/hcs-cpn")
+
     async def story() -> None:
         async with watched(api, tmp_path, "cpn") as s:
             await until(lambda: "403" in s.cluster.view().message)
