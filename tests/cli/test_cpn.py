@@ -280,7 +280,7 @@ def test_why_shows_what_each_cluster_would_mean(cpn: Cpn) -> None:
         ("east has no metrics",),
     )
     assert cpn.text("why", entry.id).splitlines() == [
-        "job j0000001 waits for cards",
+        "job j0000001: waits for cards",
         "  2 jobs are before it",
         "  east/v100: could start in 1h, runs 1h, its bytes take 1m, ends in 2h, at the latest in 3h",
         "  west/k80: TooManyCards",

@@ -155,7 +155,7 @@ def why(
 
 def reasons(id: str, answer: Why, now: Milliseconds, *, columns: int = 100) -> Iterator[Line]:
     """The answer as lines."""
-    yield from _wrapped(f"job {id} {answer.headline}", "bold", columns, "", "  ")
+    yield from _wrapped(f"job {id}: {answer.headline}", "bold", columns, "", "  ")
     if answer.ahead:
         yield f"  {answer.ahead} {'job is' if answer.ahead == 1 else 'jobs are'} before it", ""
     possible = [verdict for verdict in answer.verdicts if verdict.refusal is None]
