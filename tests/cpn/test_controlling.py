@@ -14,6 +14,7 @@ from hcs.cpn.dispatch import Settings as Dispatching
 from hcs.cpn.orphans import Graces
 from hcs.predict.jobs import Run
 from hcs.sandbox.scheduler.virtualtime import run_virtual
+from hcs.store.clusters import ClusterConfig
 from hcs.store.queue import QueueStore
 from hcs.wide.entries import LABEL_ENTRY, Submission
 from hcs.wide.lifecycle import ENDED
@@ -294,6 +295,32 @@ def test_a_cluster_out_of_reach_keeps_its_jobs_and_says_why(tmp_path: Path) -> N
         assert w.done == {entry.id: 1, waiting.id: 1}
 
     play(tmp_path, story)
+
+
+def test_jobs_of_a_cluster_that_is_gone_run_elsewhere_once_its_operator_says_so(tmp_path: Path) -> None:
+    async def story(w: World) -> None:
+        east, west = w.add("east", Pool("fast", 1)), w.add("west", Pool("slow", 1))
+        west.taken = {"slow": 1}
+        w.store.put_cluster(ClusterConfig("east"))
+        entry, other = w.submit(500), w.submit(500, kinds=("slow",))
+        w.start()
+        await w.until(lambda: w.state(entry.id) == "Running")
+        east.cut()
+        await w.until(lambda: w.loop.time() > 1500)
+        assert w.state(entry.id) == "Running"
+        w.store.put_cluster(ClusterConfig("east", gone=True))
+        west.taken = {}
+        await w.until(lambda: w.state(entry.id) == "Succeeded")
+        found = w.store.get(entry.id)
+        assert found is not None
+        assert found.attempts == 0, "it was not the job's fault"
+        assert "ClusterGone" in reasons(w, entry.id)
+        east.cut_off = False
+        w.store.put_cluster(ClusterConfig("east"))
+        await w.until(lambda: w.state(other.id) == "Succeeded" and not east.jobs(), seconds=20_000)
+        w.wrong.clear()  # its operator was wrong: it ran on
+
+    play(tmp_path, story, settings=QUICK)
 
 
 def test_a_restored_database_takes_back_what_runs_already(tmp_path: Path) -> None:

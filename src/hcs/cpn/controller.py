@@ -153,6 +153,7 @@ class Controller:
             may_act=may_act,
             learned=learner.take,
             card_memory=self._card_memory,
+            gone=self._gone,
             settings=self.settings.dispatching,
         )
         self.stepper = Stepper(self.dispatcher.step)
@@ -201,6 +202,8 @@ class Controller:
         """Of the store: what is on its way gets its next step, and everything else a decision."""
         if change.entry is None:
             self._configs = {config.name: config for config in self.store.clusters()}
+            for entry in self.store.entries(PLACED):
+                self.stepper.wake(entry.id)
         elif change.entry.state in PLACED:
             self.stepper.wake(change.entry.id)
             if change.entry.state != "Placing":
@@ -251,6 +254,10 @@ class Controller:
     def _station(self, name: str) -> Station | None:
         found = self._stations.get(name)
         return found[0] if found else None
+
+    def _gone(self, name: str) -> bool:
+        config, cluster = self._configs.get(name), self._clusters.clusters().get(name)
+        return config is not None and config.gone and (cluster is None or not cluster.view().reachable)
 
     def _card_memory(self, cluster: str, kind: str) -> int | None:
         return next(
@@ -348,6 +355,7 @@ class Controller:
             pairs=self._pairs[1],
             closed=self.settings.closed,
             lag=round(self.settings.lag * 1000),
+            gone=frozenset(name for name in self._configs if self._gone(name)),
         )
         patience = max(self._memory.patience, self._patience(deciding.ask(situation)))
         return msgspec.structs.replace(situation, memory=msgspec.structs.replace(self._memory, patience=patience))
