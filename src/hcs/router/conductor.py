@@ -32,6 +32,7 @@ from hcs.router.gangs import AVOID_SECONDS, BARRIER_SECONDS, GangBook, Standing,
 from hcs.router.offers import without_gate
 from hcs.router.preemption import Candidate
 from hcs.router.spikes import told
+from hcs.router.waiting import LATE_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class Conductor:
         self.book = GangBook()
         self.planner = GangPlanner(desk, self.book)
         self._waits: dict[str, asyncio.Future[str]] = {}
-        self._unseen: set[str] = set()
+        self._unseen: dict[str, float] = {}
         self._evict_at: dict[str, float] = {}
 
     def leads(self, pod: Pod) -> bool:
@@ -91,7 +92,7 @@ class Conductor:
         if gang is None:
             return
         if uid in self._unseen:
-            self._unseen.discard(uid)
+            del self._unseen[uid]
             gang.refused.add(uid)
         if gang.phase == "binding" and uid in gang.left:
             if uid not in gang.members:
@@ -122,7 +123,7 @@ class Conductor:
         if gang is not None:
             gang.refused.add(uid)
         else:
-            self._unseen.add(uid)
+            self._unseen[uid] = self._now()
         why = Refusal("GangWaiting", "waits until every member of its gang has a place at the same time")
         return Refused(str(why), dict.fromkeys(nodes, why))
 
@@ -201,6 +202,8 @@ class Conductor:
     async def tend(self) -> float | None:
         """Plan what can be planned, open gates, clear up; returns when to be called again, None: after a change."""
         times: list[float] = []
+        late = self._now() - LATE_SECONDS
+        self._unseen = {uid: since for uid, since in self._unseen.items() if since > late}
         for gang in list(self.book):
             now = self._now()
             gang.avoided = {key: until for key, until in gang.avoided.items() if until > now}
@@ -320,6 +323,7 @@ class Conductor:
             pod = gang.members.get(uid)
             if pod is None:
                 gang.restarting.discard(uid)
+                self._evict_at.pop(uid, None)
                 continue
             if pod.controller is None:
                 message = (
