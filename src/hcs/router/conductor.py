@@ -109,6 +109,11 @@ class Conductor:
         self.book.group_changed(kind, group)
         self._stir()
 
+    def group_refused(self, key: str, why: str) -> None:
+        """A PodGroup object cannot be read; the empty string: it can, or is gone."""
+        self.book.group_refused(key, why)
+        self._stir()
+
     def decide(self, pod: Pod, nodes: Sequence[str]) -> Chosen | Refused:
         """Lead a member to its planned node, or have it wait for the others."""
         uid = pod.metadata.uid
@@ -230,6 +235,8 @@ class Conductor:
         group = self.book.group(gang)
         now = self._now()
         if gang.missing(group):
+            if gang.key in self.book.refused:
+                self._say(gang, self.book.refused[gang.key])
             return
         if not self.book.may_plan(gang):
             gang.dirty, gang.not_before = True, now + REPLAN_SECONDS
@@ -237,17 +244,21 @@ class Conductor:
         answer = self.planner.find(gang)
         if isinstance(answer, str):
             gang.not_before = now + REPLAN_SECONDS
-            if gang.told != answer:
-                gang.told = answer
-                log.info("gang refused: gang=%s why=%s", gang.key, answer)
-                for pod in gang.pending:
-                    self._desk.tell(pod, "FailedPlacement", f"gang {gang.membership.name}: {answer}", warning=True)
+            self._say(gang, answer)
             return
         gang.plan, gang.allocations, gang.phase, gang.told = answer.plan, answer.allocations, "planned", ""
         self._hold(gang, self._hold_seconds)
         self._count.labels("planned").inc()
         plan = answer.plan
         log.info("gang planned: gang=%s members=%d spread=%s", gang.key, len(plan.members), plan.spread)
+
+    def _say(self, gang: Standing, why: str) -> None:
+        """Tell those who wait why, once."""
+        if gang.told != why:
+            gang.told = why
+            log.info("gang refused: gang=%s why=%s", gang.key, why)
+            for pod in gang.pending:
+                self._desk.tell(pod, "FailedPlacement", f"gang {gang.membership.name}: {why}", warning=True)
 
     def _hold(self, gang: Standing, seconds: float) -> None:
         """Promise every member its devices, all until the same moment."""

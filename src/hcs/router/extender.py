@@ -153,7 +153,7 @@ class Extender:
             stir=self._stirred.set,
         )
         self._caretaker = Caretaker(self, self._stirred)
-        self._groups = PodGroups(client, self.conductor.group_changed)
+        self._groups = PodGroups(client, self.conductor.group_changed, self.conductor.group_refused)
 
     async def run(self) -> None:
         """Keep the view fresh and tend what is held, until cancelled."""
