@@ -112,8 +112,10 @@ class QueueStore:
         """
         raw = msgspec.json.encode(manifest, order="deterministic")
         digest = hashlib.sha256(raw).hexdigest()
+        if key is not None and (known := self._keyed(key, digest)) is not None:
+            return known, False
         with self.together():
-            if key is not None and (known := self._keyed(key, digest)) is not None:
+            if key is not None and (known := self._keyed(key, digest)) is not None:  # another thread was quicker
                 return known, False
             entry = Entry(
                 id=self._fresh(),
