@@ -21,9 +21,9 @@ from hcs.cpn.collect.connection import Site, connect_site
 from hcs.cpn.collect.figures import Bounds, Figures, Seconds
 from hcs.cpn.collect.inventory import Inventory, Machine
 from hcs.cpn.collect.joining import Joined, aged, join
-from hcs.cpn.collect.kubernetes import CredentialsError, ForeignJob, KubernetesState
+from hcs.cpn.collect.kubernetes import NOT_ASKED, CredentialsError, ForeignJob, KubernetesState
 from hcs.cpn.collect.metrics import MetricsState, prometheus_of
-from hcs.cpn.collect.prometheus import Address, Prometheus
+from hcs.cpn.collect.prometheus import Address, Prometheus, shown_url
 from hcs.cpn.collect.sources import Source, load_sources
 from hcs.cpn.views import ClusterView, Reading
 from hcs.kube.connection import ApiUnreachableError
@@ -98,7 +98,7 @@ class LiveCluster:
         self.round_seconds = 0.0
         """Seconds all of them took together."""
         self._seen: Milliseconds = 0
-        self._failure = "it has not been asked yet"
+        self._failure = NOT_ASKED
         self._told: ClusterView | None = None
         self._reported: dict[str, None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -135,7 +135,7 @@ class LiveCluster:
         state = self._state
         failure = self._failure if state is None else state.failure
         if failure is None and state is not None and not state.settled:
-            failure = "its cards and pods are being listed"
+            failure = _LISTING
         joined = self._join()
         metrics, stale = self._metrics, round(self._timing.metrics.stale * 1000)
         passed = max(0, self._now() - metrics.asked) if metrics is not None and metrics.asked is not None else 0
@@ -156,7 +156,7 @@ class LiveCluster:
             foreign_jobs=len(self.foreign),
             missing=(*self._gaps(), *joined.missing),
             seen=self._seen,
-            message="" if failure is None else f"cluster {self.name} cannot be used: {failure}",
+            message="" if failure is None else f"cluster {self.name}{self._where()} cannot be used: {failure}",
             doubts=(*self._nameless(), *joined.doubts),
         )
 
@@ -256,6 +256,9 @@ class LiveCluster:
                 return self._join()
         return self._joined[2]
 
+    def _where(self) -> str:
+        return "" if self._client is None else f" at {shown_url(self._client.config.cluster.server)}"
+
     def _gaps(self) -> tuple[str, ...]:
         """What is not known at all, and why."""
         gaps = self._state.gaps if self._state is not None else ()
@@ -292,21 +295,22 @@ class LiveCluster:
         if plain == self._told:
             return
         before, self._told = self._told, plain
-        if view.reachable != (before is not None and before.reachable):
-            log.log(
-                logging.INFO if view.reachable else logging.WARNING,
-                "cluster %s: cluster=%s message=%s",
-                "reachable" if view.reachable else "unreachable",
-                self.name,
-                view.message,
-            )
+        if view.reachable and not (before is not None and before.reachable):
+            log.info("cluster reachable: cluster=%s", self.name)
+        elif not view.reachable and not self._beginning and (before is None or before.message != view.message):
+            log.warning("cluster unreachable: cluster=%s message=%s", self.name, view.message)
         self._on_change(self.name)
+
+    @property
+    def _beginning(self) -> bool:
+        """Whether an answer is still awaited, so that nothing can be said to be missing."""
+        failure = self._failure if self._state is None else self._state.failure
+        return failure == NOT_ASKED or (failure is None and self._state is not None and not self._state.settled)
 
     def _report(self, view: ClusterView) -> None:
         """Say once what is missing, and once that it is back; the first time also that nothing is."""
-        if not view.reachable or (
-            self._metrics is not None and self._metrics.asked is None and not self._metrics.failure
-        ):
+        metrics = self._metrics
+        if self._beginning or (metrics is not None and metrics.asked is None and not metrics.failure):
             return
         now = dict.fromkeys((*view.missing, *view.doubts))
         if self._reported is None and not now:
@@ -321,6 +325,7 @@ class LiveCluster:
         self._reported = now
 
 
+_LISTING: Final = "its cards and pods are being listed"
 _LONGEST: Final = 0.5
 """Seconds that changes may be gathered on the largest clusters, so that decisions follow within one."""
 _SHARE: Final = 5.0
