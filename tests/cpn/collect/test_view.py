@@ -129,7 +129,7 @@ async def test_a_cluster_out_of_reach_is_logged_once_and_what_is_missing_there_t
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with scene(tmp_path) as s:
-        caplog.set_level("INFO", "hcs.cpn.collect.cluster")
+        caplog.set_level("INFO", "hcs.cpn.collect.notices")
         down = True
         r = Room(s, transport=s.faulty(lambda _: "refuse" if down else None))
         r.metrics.broken = refusal(503, "unavailable", "starting")
@@ -173,7 +173,7 @@ async def test_what_is_missing_is_logged_once_and_when_it_is_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with room(tmp_path) as r:
-        caplog.set_level("INFO", "hcs.cpn.collect.cluster")
+        caplog.set_level("INFO", "hcs.cpn.collect.notices")
         for uuid in ("nvidia-0", "nvidia-1"):
             r.metrics.card(uuid, 50, 1024)
         r.metrics.host("n1", 0.25, 7 * GIB)
