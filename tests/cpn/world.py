@@ -103,6 +103,7 @@ class Place:
         self.client = self._connect(self.transport)
         self.own = self._connect(InProcessTransport(self.server.application))
         self.taken: dict[str, int] = {}
+        self.seen = world.now()
         self._started: set[str] = set()
         store = self.server.cluster.store
         store.listen(self._followed)
@@ -131,11 +132,13 @@ class Place:
 
     def view(self) -> ClusterView:
         """What the controller is told."""
+        if not self.cut_off:
+            self.seen = self.world.now()
         return ClusterView(
             self.name,
             not self.cut_off,
             tuple(PoolView(p.kind, p.cards, self.taken.get(p.kind, 0), p.memory) for p in self.pools),
-            seen=self.world.now(),
+            seen=self.seen,
         )
 
     def jobs(self) -> list[Job]:

@@ -30,6 +30,8 @@ from hcs.wide.lifecycle import ENDED, STATES, State, may_follow
 
 LOG_BYTES: Final = 64 * 1024
 """What is kept of the log of one attempt: its end."""
+MOST_LOGS: Final = 10_000
+"""Of how many attempts logs are kept; the oldest go first."""
 
 _ID: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 """An id becomes part of a Job's name, and its pods carry that as a label: 63 characters with what is put around it."""
@@ -286,7 +288,7 @@ class QueueStore:
                 yield decoder.decode(self._database.unsealed(body))
 
     def put_log(self, id: str, attempt: int, text: str) -> None:
-        """Keep the end of an attempt's log, at most :data:`LOG_BYTES`; a later call replaces it.
+        """Keep the end of an attempt's log, at most :data:`LOG_BYTES`; a later call replaces it. The oldest logs go.
 
         Raises:
             UnknownEntryError, NotWritableError: as :meth:`add_run`.
@@ -299,9 +301,11 @@ class QueueStore:
         with self.together():
             self._current(id)
             self._run(
-                "INSERT INTO log VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET body = excluded.body",
+                "INSERT INTO log (entry, attempt, body) VALUES (?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET body = excluded.body",
                 (id, attempt, seal(raw)),
             )
+            self._run("DELETE FROM log WHERE number <= (SELECT max(number) FROM log) - ?", (MOST_LOGS,))
 
     def log(self, id: str, attempt: int) -> str | None:
         """What was kept of an attempt's log; None where nothing was."""
