@@ -202,7 +202,7 @@ def log(
         answer = api.raw("GET", f"/jobs/{_path(id)}/log", query=query)
     if attempt is None and answer.headers.get("hcs-attempt", "0") != "0":
         tell(f"this is run {int(answer.headers['hcs-attempt']) + 1}; --attempt 0 shows the first")
-    sys.stdout.write(answer.text)
+    sys.stdout.write(answer.text if answer.text.endswith("\n") else answer.text + "\n")
 
 
 def cancel(

@@ -137,7 +137,7 @@ def _wait(api: Api, jobs: Sequence[JobRow], timeout: float | None, json: bool) -
         if job.id not in left:
             return
         words = f"{job.state} {progress(job)}".removesuffix(" -")
-        if told.get(job.id) != words and job.state != "Queued":
+        if told.get(job.id) != words and (job.state != "Queued" or job.id in told):
             told[job.id] = words
             tell(f"job/{job.id} {job.name}: {words}" + (f" ({job.message})" if job.message else ""))
         if job.state in ENDED:

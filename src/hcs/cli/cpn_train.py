@@ -15,7 +15,7 @@ from hcs.cli.output import Column, Table, say, write_data, write_table
 from hcs.predict.jobs import JobPredictor, Run, Settings
 from hcs.predict.measurements import MeasurementError, history, measured, shape_of
 from hcs.predict.runs import sane, timed
-from hcs.predict.trees import Kind
+from hcs.predict.trees import DEFAULT, Kind
 from hcs.predict.validation import Level, Validation, validated
 
 _MOST_BYTES = 256 << 20
@@ -79,7 +79,7 @@ def train(
             "adding runs with outcome succeeded, or measured rates",
             code=FAILED,
         )
-    settings = Settings(trees="boosted" if trees == "auto" else trees, limit=limit)
+    settings = Settings(trees=DEFAULT if trees == "auto" else trees, limit=limit)
     found = validated(useful, seed=seed, settings=settings) if check else Validation((), {}, settings.trees)
     if trees == "auto":
         settings = msgspec.structs.replace(settings, trees=found.chosen)

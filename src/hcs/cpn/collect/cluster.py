@@ -18,7 +18,7 @@ from lightkube import AsyncClient
 
 from hcs.cpn.collect.cards import CardReading
 from hcs.cpn.collect.connection import Site, connect_site
-from hcs.cpn.collect.figures import Bounds, Figures
+from hcs.cpn.collect.figures import Bounds, Figures, Seconds
 from hcs.cpn.collect.inventory import Inventory, Machine
 from hcs.cpn.collect.joining import Joined, aged, join
 from hcs.cpn.collect.kubernetes import CredentialsError, ForeignJob, KubernetesState
@@ -33,7 +33,7 @@ from hcs.wide.jobs import Milliseconds
 log = logging.getLogger(__name__)
 
 
-class Timing(msgspec.Struct, frozen=True):
+class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How often things are asked, in seconds.
 
     ``beat``: between heartbeats of the API; ``deadline``: how long one, or a query for metrics, may take.
@@ -41,10 +41,10 @@ class Timing(msgspec.Struct, frozen=True):
     anybody is told. ``metrics``: how often metrics are asked for, and how old they may be.
     """
 
-    beat: float = 5.0
-    deadline: float = 5.0
-    reconnect: float = 10.0
-    settle: float = 0.05
+    beat: Seconds = 5.0
+    deadline: Seconds = 5.0
+    reconnect: Seconds = 10.0
+    settle: Seconds = 0.05
     metrics: Bounds = Bounds()
 
 
@@ -85,6 +85,7 @@ class LiveCluster:
         self.site, self._queue, self._on_change, self._connect = site, queue, on_change, connect
         self._timing, self._now, self._pause = timing or Timing(), now, pause
         self._client: AsyncClient | None = None
+        self._retired: list[AsyncClient] = []
         self._state: KubernetesState | None = None
         self._stock: Inventory | None = None
         self._shown, self._machines = _EMPTY, dict[str, Machine]()
@@ -170,6 +171,7 @@ class LiveCluster:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+            await self._close_retired(leave=0)
 
     async def _follow(self) -> None:
         while True:
@@ -199,8 +201,14 @@ class LiveCluster:
             self._fail(str(error))
         finally:
             self._state, self._client = None, None
+            self._retired.append(client)
+            await self._close_retired(leave=2)
+
+    async def _close_retired(self, *, leave: int) -> None:
+        """Close connections of the past; the newest are left for whoever still has a request under way on them."""
+        while len(self._retired) > leave:
             with contextlib.suppress(Exception):
-                await client.close()
+                await self._retired.pop(0).close()
 
     def _saw(self) -> None:
         self._seen = self._now()
