@@ -22,12 +22,10 @@ _MOST_BYTES = 256 << 20
 _MOST_ROWS = 200_000
 _STEADY_STEPS = 1000.0  # a measured rate counts as so many steps; any number says the same
 
-EPILOGS = {
-    "train": """Columns of a CSV of runs: model, kind, cards, seconds, where known batch, steps, peak_memory in bytes,
+EPILOG = """Columns of a CSV of runs: model, kind, cards, seconds, and where known batch, steps, peak_memory (bytes),
 outcome (succeeded, accelerator-oom, host-oom, failed), nodes, probe, shared_with, finished. Measured rates have gpu,
 model, batch_size, num_gpus, consolidated, steps_per_s; measured steps gpu, model, local_batch, nodes, gpus, layout,
 step_s. Examples: hcs cpn train runs.jsonl; hcs cpn train rates.csv runs.csv -o site.model --rename v100=V100-SXM2"""
-}
 
 
 class Learnt(msgspec.Struct, frozen=True, rename="camel"):
