@@ -22,6 +22,7 @@ import argparse
 import datetime
 import json
 import os
+import re
 import shlex
 import statistics
 import subprocess
@@ -44,6 +45,9 @@ EMULATED = "GPU-00000000-0000-4000-8000-0000000000c5"
 PAGE = Path("docs/measured/gpu-check.md")
 
 
+_EXCEPTION = re.compile(r"[\w.]*(Error|Exception|Exit)\b")
+
+
 class CheckError(RuntimeError):
     """A check that could not be carried out; the message says what was seen."""
 
@@ -63,10 +67,10 @@ class Bench:
     def environment(self) -> dict[str, str]:
         """The card that is checked, and no other; nothing of an outer quota."""
         chosen = {} if self.emulated else {"CUDA_VISIBLE_DEVICES": self.uuid}
-        return {**os.environ, **chosen, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        return {**os.environ, **chosen}
 
     def start(self, command: Sequence[str]) -> subprocess.Popen[str]:
-        """Run a command; frameworks of another Python must not see our modules."""
+        """Run a command."""
         return subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment()
         )
@@ -168,8 +172,12 @@ def sight(python: str, framework: str) -> tuple[str, str]:
 
 
 def _last_words(text: str) -> str:
+    """What an error was: the exception's line, else what a command says of it, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "nothing was said"
+    telling = [line for line in lines if _EXCEPTION.match(line)] or [
+        line for line in lines if line.startswith("error: ")
+    ]
+    return (telling or lines or ["nothing was said"])[-1][:300]
 
 
 def run_checks(bench: Bench, missing: Mapping[str, str]) -> list[Row]:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks.gpu.check import EMULATED, Bench, main, run_checks, sight
+from benchmarks.gpu.check import EMULATED, Bench, CheckError, main, run_checks, sight
 from benchmarks.gpu.programs import PROGRAMS, SIGHT, TRAINING, Program
 from benchmarks.gpu.report import Row, Setting, page
 from tests.native.toolkit import build_native
@@ -70,6 +70,11 @@ def test_a_program_that_fails_is_a_failed_check_and_the_others_go_on(
     }
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["passed"] for line in lines] == [False, False]
+
+
+def test_a_program_that_fails_says_why_in_its_own_words(bench: Bench) -> None:
+    with pytest.raises(CheckError, match="exit code 1: ValueError: no such device"):
+        bench.program(Program("", "raise ValueError('no such device')"))
 
 
 def test_a_framework_that_is_missing_or_sees_no_card_is_named(tmp_path: Path) -> None:

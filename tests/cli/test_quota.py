@@ -91,7 +91,7 @@ def test_several_programs_share_one_card_and_top_sees_them_all(
         }
         assert [len(row["processes"]) for row in rows.values()] == [1, 1]
         lines = quota("top").stdout.splitlines()
-        assert lines[0].split() == ["CONTAINER", *["/", "CARD", "/", "PROCESS", "QUOTA", "USED", "OF", "IT", "REFUSED"]]
+        assert lines[0].split() == ["CONTAINER", "/", "CARD", "/", "PROCESS", "QUOTA", "USED", "OF", "IT", "REFUSED"]
         assert max(map(len, lines)) <= 80
         assert [line.split() for line in lines[1:3]] == [["large"], [UUID, "5Gi", "4Gi", "80", "%", "0"]]
     finally:

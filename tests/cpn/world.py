@@ -103,6 +103,7 @@ class Place:
         self.client = self._connect(self.transport)
         self.own = self._connect(InProcessTransport(self.server.application))
         self.taken: dict[str, int] = {}
+        self.seen = world.now()
         self._started: set[str] = set()
         store = self.server.cluster.store
         store.listen(self._followed)
@@ -131,11 +132,13 @@ class Place:
 
     def view(self) -> ClusterView:
         """What the controller is told."""
+        if not self.cut_off:
+            self.seen = self.world.now()
         return ClusterView(
             self.name,
             not self.cut_off,
             tuple(PoolView(p.kind, p.cards, self.taken.get(p.kind, 0), p.memory) for p in self.pools),
-            seen=self.world.now(),
+            seen=self.seen,
         )
 
     def jobs(self) -> list[Job]:
@@ -301,13 +304,13 @@ class World:
         self.store = self.open()
         self.start()
 
-    async def until(self, condition: Callable[[], Any], seconds: float = 3600) -> None:
+    async def until(self, condition: Callable[[], Any], seconds: float = 3600, step: float = 0.25) -> None:
         """Let time pass until a condition holds."""
         async with asyncio.timeout(seconds):
             while not condition():
                 if self._task is not None and self._task.done():
                     self._task.result()
-                await asyncio.sleep(0.25)
+                await asyncio.sleep(step)
 
     def state(self, id: str) -> str:
         found = self.store.get(id)

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import assume
+from hypothesis import assume, example
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 from tests.inject.node import GIB, allocation, card, node, profile
@@ -123,6 +123,7 @@ def test_the_record_is_what_hygons_runtime_reads() -> None:
     )
 
 
+@example(mask=1 << 100 | 1, mebibytes=1, device=0, pipe=0)
 @for_all(
     mask=st.integers(1, 2**128 - 1),
     mebibytes=st.integers(1, 2**20),

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from hcs.inject.builtin import builtin_profiles
+from hcs.inject.vdcu import parse_vdcu
+from hcs.model.allocations import Grant
 from hcs.model.devices import Link
 from hcs.ura.catalogue import load_catalogue
 from hcs.vendors import emulated
-from hcs.vendors.base import HealthObservation, Vendor, VendorError
+from hcs.vendors.base import HealthObservation, Vendor, VendorError, Wanted
 from hcs.vendors.emulated_vendor import EmulatedVendor
 
 GIB = 1 << 30
@@ -17,7 +19,8 @@ A100 = "GPU-00000000-0000-0000-0000-000000000001"
 
 def put(folder: Path, vendor: str = "nvidia", model: str = "A100-SXM4-80GB", index: int = 0, uuid: str = A100) -> Path:
     path = folder / f"{vendor}{index}.card"
-    emulated.create_card(path, vendor=vendor, model=model, uuid=uuid, index=index, total_bytes=64 * GIB, bus_id="")
+    bus_id = "0000:c3:00.0" if vendor == "hygon" else ""
+    emulated.create_card(path, vendor=vendor, model=model, uuid=uuid, index=index, total_bytes=64 * GIB, bus_id=bus_id)
     return path
 
 
@@ -98,8 +101,22 @@ def test_a_directory_that_is_not_there_is_an_error_not_an_empty_node(tmp_path: P
 def test_cards_whose_shares_nothing_enforces_say_so(tmp_path: Path) -> None:
     put(tmp_path)
     put(tmp_path, vendor="cambricon", model="MLU370-X8", uuid="MLU-1")
+    put(tmp_path, vendor="hygon", model="K100", uuid="DCU-1")
     whole_only = {found.vendor: found.whole_only for found in make(tmp_path).probe()}
-    assert whole_only == {"nvidia": False, "cambricon": True}
+    assert whole_only == {"nvidia": False, "cambricon": True, "hygon": False}
+
+
+def test_an_emulated_dcu_is_split_by_records_that_its_driver_reads(tmp_path: Path) -> None:
+    (tmp_path / "cards").mkdir()
+    put(tmp_path / "cards", vendor="hygon", model="K100", uuid="DCU-1")
+    vendor = make(tmp_path / "cards")
+    [card] = vendor.probe()
+    wanted = Wanted("pod", "main", tmp_path / "containers/pod/main", lambda: frozenset({"pod"}))
+    given = vendor.instance(wanted, card, Grant(card.id, card.vram // 4, 0))
+    assert given is not None
+    assert (given.kind, given.percent) == ("vdcu", 25)
+    record = parse_vdcu((Path(given.mounts[0].source) / "vdev0.conf").read_text())
+    assert (record.mask.bit_count(), record.mebibytes) == (16, card.vram // 4 >> 20)
 
 
 def test_where_a_card_sits_is_said_beside_it(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from hcs.cpn.collect.cluster import LiveCluster
 from hcs.cpn.collect.meters import ClusterMeters
 from hcs.cpn.collect.registry import Registry
+from hcs.cpn.collect.registry import Settings as Collecting
 from hcs.cpn.controller import Controller
 from hcs.cpn.controller import Settings as Controlling
 from hcs.cpn.forecasts import Forecasts
@@ -41,6 +42,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     learning: Learning = Learning()
     transfers: Moving = Moving()
     planning: Planning = Planning()
+    collecting: Collecting = Collecting()
     stores: dict[str, str] = {}
 
 
@@ -78,7 +80,7 @@ class Parts:
             make_cluster: makes a live cluster of its configuration.
         """
         self.store, self.settings, self.leadership = store, settings or Settings(), leadership
-        self.clusters = Registry(make_cluster, queue=store.queue_id)
+        self.clusters = Registry(make_cluster, queue=store.queue_id, **self.settings.collecting.arguments())
         self.forecasts = Forecasts(restored(store, trained, seed=self.settings.learning.seed))
         learner = Learner(store, self.forecasts, offload=offload, now=now, settings=self.settings.learning)
         self.mover = Mover(

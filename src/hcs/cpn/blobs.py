@@ -255,7 +255,8 @@ class BlobStore:
     async def _fetching(self, request: Request) -> Response:
         digest = checked(request.path_params["digest"])
         path, found = self.files.path(digest), self._progress.get(digest)
-        if path is not None and (found is None or found.state != "done"):
+        # While its task runs, only that knows how long it took and how much really came.
+        if path is not None and digest not in self._tasks and (found is None or found.state != "done"):
             size = path.stat().st_size
             found = Progress(digest, "done", size, size)
         if found is None:

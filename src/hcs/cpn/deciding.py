@@ -36,7 +36,7 @@ class Situation(msgspec.Struct, frozen=True):
 
     ``forecasts`` by entry and kind; ``refused`` are entries and clusters that would not have them, until when.
     ``threshold`` is the busy share of a cluster's CPUs above which nothing is started there. ``sharing``: jobs whose
-    memory is known may share a card.
+    memory is known may share a card. ``gone`` are clusters that nobody expects back soon.
     """
 
     now: Milliseconds
@@ -52,6 +52,7 @@ class Situation(msgspec.Struct, frozen=True):
     pairs: Pairs | None = None
     closed: bool = False
     lag: Milliseconds = 0
+    gone: frozenset[str] = frozenset()
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -65,13 +66,15 @@ class Question(msgspec.Struct, frozen=True):
 
 def ask(situation: Situation) -> Question:
     """The planner's snapshot of a situation."""
-    pools = pools_of(situation.views, situation.placed)
+    every = pools_of(situation.views, situation.placed)
+    pools = tuple(pool for pool in every if pool.cluster not in situation.gone)
     shut, why = closed_pools(situation.views, pools, situation.placed, situation.now, situation.threshold)
     jobs = {entry.id: job_of(entry, pools, situation) for entry in situation.queued}
     running = running_of(situation.placed, lambda entry: job_of(entry, pools, situation))
     sharing = None
     if situation.sharing and situation.pairs is not None:
-        sharing = situation.pairs.sharing(jobs.values(), (live.job for live in running), pools)
+        hosts = (live.job for live in running)
+        sharing = situation.pairs.sharing(jobs.values(), hosts, pools, situation.threshold)
     snapshot = Snapshot(
         now=situation.now,
         pools=pools,
@@ -84,6 +87,7 @@ def ask(situation: Situation) -> Question:
         patience=situation.memory.patience,
         network=situation.network,
         sharing=sharing,
+        away=tuple(pool for pool in every if pool.cluster in situation.gone),
         lag=situation.lag,
     )
     return Question(snapshot, why, {pool.name: pool for pool in pools}, jobs)

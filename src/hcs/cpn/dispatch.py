@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from hcs.cpn.clusterjobs import ForeignError, RejectedError, UnansweredError
-from hcs.cpn.endings import Ending, Messages, ending, failed_container, over
+from hcs.cpn.endings import Ending, Messages, ending, failed_container, over, why_pending
 from hcs.cpn.jobmanifest import job_manifest
 from hcs.cpn.peaks import Peaks
 from hcs.cpn.reports import Report, read_log, read_pods
@@ -79,6 +79,7 @@ class Dispatcher:
         may_act: Callable[[], bool] = lambda: True,
         learned: Callable[[Finished], None] = lambda _: None,
         card_memory: Callable[[str, str], Bytes | None] = lambda cluster, kind: None,
+        gone: Callable[[str], bool] = lambda cluster: False,
         settings: Settings | None = None,
     ) -> None:
         """Prepare.
@@ -91,10 +92,12 @@ class Dispatcher:
             may_act: whether this process is still the one that acts.
             learned: keeps what an attempt taught; called inside the transaction that records its end.
             card_memory: bytes of a card of a kind on a cluster, if known.
+            gone: whether a cluster is out of reach and its operator vouches that nothing runs there any more.
             settings: limits.
         """
         self._store, self._station, self._messages, self._now = store, station, messages, now
         self._may_act, self._learned = may_act, learned
+        self._gone = gone
         self._card_memory, self.peaks = card_memory, Peaks()
         self.settings = settings or Settings()
         self.notes: dict[str, tuple[str, str]] = {}
@@ -116,6 +119,9 @@ class Dispatcher:
         if not self._may_act():
             self.notes[id] = "NotLeading", "another controller acts for this queue, or the lease could not be renewed"
             return 1.0
+        if self._gone(entry.placement.cluster):
+            self._lose(entry, entry.placement.cluster)
+            return None
         station = self._station(entry.placement.cluster)
         if station is None:
             self.notes[id] = (
@@ -254,7 +260,7 @@ class Dispatcher:
             self.notes.pop(entry.id, None)
         elif not pods or all(pod.status.phase in ("", "Pending") for pod in pods):
             waited = (self._now() - (placement.started or self._now())) / 1000
-            self.notes[entry.id] = "PodPending", _why_pending(pods) or f"{station.name} has not started its pods yet"
+            self.notes[entry.id] = "PodPending", why_pending(pods) or f"{station.name} has not started its pods yet"
             if waited > settings.pending_limit:
                 self._withdrawn[entry.id] = (
                     "NeverStarted",
@@ -357,6 +363,14 @@ class Dispatcher:
             return
         self._requeue(entry, reason, message, **changes)
 
+    def _lose(self, entry: Entry, cluster: str) -> None:
+        """Its cluster is gone, by its operator's word."""
+        message = f"cluster {cluster} is gone with all that ran there, as its operator says"
+        if entry.state == "Cancelling":
+            self._move(entry, "Cancelled", "ClusterGone", message)
+        else:
+            self._again(entry, "ClusterGone", message, counts=False)
+
     def _requeue(self, entry: Entry, reason: str, message: str, **changes: Any) -> None:
         self._move(entry, "Queued", reason, message, behind=True, **changes)
 
@@ -410,14 +424,6 @@ def _peak(report: Report, metric: Bytes | None, ended: Ending, allowed: Bytes | 
 
 def _container(pod: resources.Pod) -> str | None:
     return pod.spec.containers[0].name if pod.spec.containers else None
-
-
-def _why_pending(pods: list[resources.Pod]) -> str:
-    for pod in pods:
-        for condition in pod.status.conditions or ():
-            if condition.type == "PodScheduled" and condition.status == "False" and condition.message:
-                return condition.message
-    return ""
 
 
 def _told_seconds(pods: list[resources.Pod]) -> float | None:

@@ -53,7 +53,7 @@ def guests(
             if takes is None:
                 continue
             rates = sharing.beside(job, host.job, pool)
-            if rates is None or rates.guest + rates.host < 1000 + MARGIN or snapshot.ready(job, pool) != now:
+            if rates is None or rates.guest + rates.host < 1000 + MARGIN or board.ready(job, pool) != now:
                 continue
             left = host.expected(now, host.job.times[pool.kind]) - now
             own, others = together(takes.expected, rates.guest, left, rates.host)
