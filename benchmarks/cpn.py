@@ -10,8 +10,8 @@ seconds are of this machine.
     python -m benchmarks.cpn --decision-time 1000 --fleet v100=8,p100=16,k80=24 --json
 
 With ``--sharing`` two jobs may run on one card: whether a pair fits and how fast it is comes from our predictor, which
-never saw that pair; what then happens is what was measured. A queue made by ``--generate`` knows its own pairs; what its
-jobs really take of the CPU is off by a lognormal factor of sigma 0.3 from what they ask for.
+never saw that pair; what then happens is what was measured. A queue made by ``--generate`` knows its own pairs; what
+its jobs really take of the CPU is off by a lognormal factor of sigma 0.3 from what they ask for.
 """
 
 import argparse

@@ -19,7 +19,8 @@ from hcs.model.allocations import Allocation, Grant
 from hcs.model.devices import Device, Link, Location, NodeInventory, Rate
 from hcs.model.quantities import GIB
 from hcs.model.requests import ComputeRequest, ContainerRequest
-from hcs.placement.gangs import Gang, GangPlan, Member, plan_gang
+from hcs.placement.gangplanner import plan_gang
+from hcs.placement.gangs import Gang, GangPlan, Member
 from hcs.placement.snapshot import Snapshot
 
 VRAM = 80 * GIB

@@ -73,6 +73,7 @@ ON_REAL_ALONE = {
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
     "RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses",
     "DaemonSet": "/apis/apps/v1/namespaces/{namespace}/daemonsets",
+    "PersistentVolumeClaim": "/api/v1/namespaces/{namespace}/persistentvolumeclaims",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies",
 }
 """Kinds the sandbox does not serve: it starts our programs itself."""

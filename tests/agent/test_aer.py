@@ -60,6 +60,10 @@ def test_a_record_that_makes_no_report_is_none() -> None:
             "x: aer_event: 0000:3b:00.0 PCIe Bus Error: severity=Fatal, Malformed TLP",
             PcieError("0000:3b:00.0", "fatal", ("Malformed TLP",)),
         ),
+        (  # some kernels write a corrected error like this
+            "x: aer_event: 0000:3b:00.0 PCIe Bus Error: severity=Uncorrected, non-fatal, Bad TLP, TLP Header=n",
+            PcieError("0000:3b:00.0", "corrected", ("Bad TLP",)),
+        ),
         ("x: mc_event: 1 Corrected error", None),
     ],
 )

@@ -13,10 +13,11 @@ from hcs.agent.aer import PcieError
 from hcs.agent.alarms import Alarms, plain_bus
 from hcs.agent.cards import Cards
 from hcs.agent.kernellog import KernelLog
+from hcs.health.casebook import CORRECTED
 from hcs.inject.injection import NodeFiles
 from hcs.model.devices import Device
 from hcs.vendors.base import HealthObservation, VendorError
-from hcs.vendors.parsing.kernel_log import Event
+from hcs.vendors.parsing.kernel_log import Event, event_of
 
 
 class TwoCards:
@@ -104,6 +105,16 @@ def test_an_ascend_fault_finds_its_npu_by_number() -> None:
     assert alarms.strays == 1
 
 
+def test_an_ascend_fault_ends_with_the_word_that_it_is_over() -> None:
+    cards, alarms, _ = room([0.0])
+    line = "[ascend] [dms] fault event, dev_id=5, event_id=0x80E01801, assertion={}"
+    for assertion, reason in (("1", "RestartBusiness"), ("0", "")):
+        event = event_of(line.format(assertion))
+        assert event is not None
+        alarms.heard(event)
+        assert verdicts(cards)["npu"][1] == reason
+
+
 def test_corrected_pcie_errors_count_only_in_numbers_and_pass() -> None:
     clock = [0.0]
     cards, alarms, _ = room(clock)
@@ -116,6 +127,32 @@ def test_corrected_pcie_errors_count_only_in_numbers_and_pass() -> None:
     assert verdicts(cards)["gpu"] == ("Healthy", "")
     alarms.struck(PcieError("0000:c1:00.0", "fatal"))
     assert verdicts(cards)["npu"] == ("Failed", "PcieFatal")
+
+
+def test_a_pcie_error_in_the_log_is_counted_once() -> None:
+    """A port announces what it received, and the device's own line follows; where sysfs counts, the log does not."""
+    lines = (
+        "pcieport 0000:00:07.0: AER: Correctable error message received from 0000:3b:00.0",
+        "nvidia 0000:3b:00.0: PCIe Bus Error: severity=Correctable, type=Data Link Layer, (Receiver ID)",
+    )
+    events = [event for line in lines if (event := event_of(line)) is not None]
+    assert len(events) == 2
+    cards, alarms, _ = room([0.0])
+    for event in events * (CORRECTED - 1):
+        alarms.heard(event)
+    assert verdicts(cards)["gpu"] == ("Healthy", "")
+    for event in events:
+        alarms.heard(event)
+    assert verdicts(cards)["gpu"] == ("SubHealthy", "PcieCorrected")
+    cards, alarms, _ = room([0.0])
+    alarms.aer.source = "sysfs"
+    for event in events * CORRECTED:
+        alarms.heard(event)
+    assert verdicts(cards)["gpu"] == ("Healthy", "")
+    announced = event_of(lines[0].replace("Correctable error", "Uncorrectable (Fatal) error"))
+    assert announced is not None
+    alarms.heard(announced)
+    assert verdicts(cards)["gpu"] == ("Failed", "PcieFatal"), "a fatal one may be all that is ever said"
 
 
 def test_a_line_written_to_the_log_reaches_the_verdict(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ def test_a_card_in_use_is_left_alone_until_it_is_free(tmp_path: Path) -> None:
             await node.settle()
             await measured(node, bench, 1)
             assert bench.asked == [uuid(1)]
+            assert bench.reserved == [[uuid(1)]]
             await node.cluster.client.delete(type(pod), "trainer", namespace="default", grace_period=0)
             await measured(node, bench, 2)
             assert bench.asked == [uuid(1), uuid(0)]
@@ -276,6 +277,26 @@ def test_a_measurement_that_fails_gives_the_card_back_and_is_tried_later(tmp_pat
             await asyncio.sleep(AGAIN_SECONDS)
             await measured(node, bench, 1)
             assert len(bench.asked) == 2
+
+    run_virtual(story())
+
+
+def test_a_measurement_that_cannot_begin_does_not_end_the_agent(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with scene(tmp_path, cards=1) as node:
+            asked: list[str] = []
+
+            async def measurer(device: Device, peers: tuple[Device, ...]) -> Result | None:
+                asked.append(device.id)
+                raise OSError(12, "Cannot allocate memory")
+
+            await node.start_agent(measurer=measurer)
+            await node.settle()
+            await asyncio.sleep(2 * LOOK_SECONDS)
+            assert asked == [uuid(0)]
+            assert not (await node.published()).spec.quarantine
+            await asyncio.sleep(AGAIN_SECONDS)
+            assert len(asked) == 2
 
     run_virtual(story())
 

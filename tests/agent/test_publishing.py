@@ -219,6 +219,42 @@ def test_cards_of_a_silent_vendor_are_unknown_until_it_speaks_again(tmp_path: Pa
     run_virtual(story())
 
 
+def test_a_vendor_that_breaks_is_silent_and_takes_nobody_along(tmp_path: Path) -> None:
+    """What its driver says for the first time may trip our reading of it; the other vendors' cards go on."""
+
+    class Breaking(MoodyVendor):
+        word = "breaking"
+
+        def probe(self) -> Sequence[Device]:
+            return (Device(id="b-0", index=0, vendor="mthreads", model="S4000", vram=48 << 30),)
+
+        def read_health(self) -> Sequence[HealthObservation]:
+            if self.silent:
+                raise KeyError("power")
+            return (HealthObservation("b-0"),)
+
+        def driver_versions(self) -> dict[str, str]:
+            if self.silent:
+                raise UnicodeDecodeError("utf-8", b"", 0, 1, "made up")
+            return {}
+
+    async def story() -> None:
+        async with scene(tmp_path, cards=0) as node:
+            breaking, moody = Breaking(), MoodyVendor()
+            await node.start_agent(vendors=[breaking, moody], probe=0.4)
+            await node.settle()
+            breaking.silent = True
+            await asyncio.sleep(1.0)
+            devices = {d.id: d for d in (await node.published()).status.devices}
+            assert (devices["b-0"].verdict, devices["m-0"].verdict) == ("Unknown", "Healthy")
+            assert devices["b-0"].verdict_reason == "VendorSilent"
+            breaking.silent = False
+            await asyncio.sleep(1.0)
+            assert await verdicts(node) == ["Healthy", "Healthy"]
+
+    run_virtual(story())
+
+
 def test_the_summary_is_what_kubectl_shows() -> None:
     card = Device(id="a", index=0, vendor="nvidia", model="L40S", vram=48 << 30, verdict="Healthy")
     cards = (card, msgspec.structs.replace(card, id="b", verdict="Failed"))

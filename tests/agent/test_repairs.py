@@ -178,6 +178,21 @@ def test_what_was_said_while_the_agent_was_away_counts(room: Room) -> None:
     assert room.reason == ""
 
 
+def test_a_card_that_was_replaced_is_forgotten_on_a_persons_word(room: Room) -> None:
+    room.vendor.read_health = lambda: (HealthObservation("npu"),)  # type: ignore[method-assign]
+    probed = room.vendor.probe()
+    room.vendor.probe = lambda: probed[1:]  # type: ignore[method-assign]
+    asyncio.run(room._probe())
+    assert room.reason == "CardMissing"
+    room.cards.repaired("gpu", "a reset")
+    asyncio.run(room._probe())
+    assert room.reason == "CardMissing", "it is still not there"
+    room.said = {"gpu": "replaced"}
+    room.look()
+    asyncio.run(room._probe())
+    assert [device.id for device in room.cards.devices] == ["npu"]
+
+
 def test_a_word_that_is_older_than_the_agents_memory_is_about_nothing(tmp_path: Path) -> None:
     room = Room(tmp_path)
     (tmp_path / "faults.json").unlink()

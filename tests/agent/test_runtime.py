@@ -20,8 +20,10 @@ from hcs.inject.adjustments import Adjustment, Variable
 from hcs.inject.injection import MARK
 from hcs.inject.quota_file import parse
 from hcs.kube.resources import Event
+from hcs.kube.resources import Pod as PodResource
 from hcs.model import names
 from hcs.model.pods import Pod
+from hcs.nri.messages import MESSAGES, REMOVE
 from hcs.nri.plugin import Plugin
 
 
@@ -234,6 +236,27 @@ def test_what_another_plugin_takes_away_is_noticed(folder: Path) -> None:
         assert "AdjustmentLost: another plugin of the container runtime took away variable HCS_DEVICES" in said
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+    tell(folder, story)
+
+
+def test_containers_that_never_came_to_be_leave_no_trail(folder: Path) -> None:
+    """Another plugin refuses after us, and a runtime that does not tell of it; it is tried as long as the pod lives."""
+
+    async def story(ground: Ground) -> None:
+        pod, link = await ground.bound("one", 0), ground.agent.link
+        assert link is not None
+        event = MESSAGES["Event"]()
+        event.pod.name, event.pod.namespace, event.pod.uid = "one", "default", pod.metadata.uid
+        event.container.name = "main"
+        for attempt in range(5):
+            event.container.id = f"attempt-{attempt}"
+            assert await link.create(event.pod, event.container) is not None
+            assert link.answered == 1
+        await link.event(REMOVE, event.pod, event.container)
+        assert link.answered == 0
+        await ground.node.cluster.client.delete(PodResource, "one", namespace="default", grace_period=0)
+        await until(lambda: not ground.agent.delivery.ledger().holders(uuid(0)))
 
     tell(folder, story)
 

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 import yaml
 from tests.cpn.desk import NOW, Desk, job, opened, served
+from tests.waiting import SECONDS
 from typer.testing import CliRunner
 
 from hcs.cli.cpn import COMMANDS
@@ -62,6 +64,12 @@ class Cpn:
         found = self.desk.store.get(id)
         assert found is not None
         return found
+
+    def until_there(self, id: str) -> None:
+        """Wait until another process has submitted it."""
+        end = time.monotonic() + SECONDS
+        while self.desk.store.get(id) is None and time.monotonic() < end:
+            time.sleep(0.01)
 
     def moved(self, entry: Entry, *states: Any) -> Entry:
         """The entry, some steps further."""
@@ -194,6 +202,19 @@ def test_waiting_for_a_job_that_fails_fails(cpn: Cpn) -> None:
     assert "2 of 2 jobs did not succeed" in several.stderr
 
 
+def test_waiting_tells_of_every_try(cpn: Cpn) -> None:
+    command = [sys.executable, "-m", "hcs", "cpn", "submit", cpn.file(job()), "--wait", "--server", cpn.url]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stderr is not None
+        cpn.until_there("j0000001")
+        entry = cpn.entry("j0000001")
+        for state in ("Placing", "Created", "Running", "Queued", "Placing", "Failed"):
+            entry = cpn.moved(entry, state)
+            assert waiting.stderr.readline() == f"job/j0000001 train: {state} (to {state})\n"
+        assert waiting.stderr.readline() == "error: job j0000001 Failed\n"
+    assert waiting.returncode == FAILED
+
+
 def test_waiting_may_be_bounded(cpn: Cpn) -> None:
     result = cpn("submit", cpn.file(job()), "--wait", "--timeout", "0.2")
     assert result.exit_code == TIMEOUT
@@ -219,7 +240,10 @@ def test_the_queue_says_what_runs_where_and_until_when(cpn: Cpn) -> None:
 @pytest.mark.parametrize("columns", [80, 120])
 def test_tables_fit_the_terminal(cpn: Cpn, columns: int) -> None:
     entry = cpn.submitted("n" * 63)
-    cpn.moved(entry, "Placing", "Created", "Running")
+    place = msgspec.structs.replace(PLACE, kind="RTX-6000-Ada-48GB", probe=True)
+    for state in ("Placing", "Created", "Running"):
+        entry = cpn.desk.store.move(entry, state, now=NOW, reason=state, message="m", placement=place)
+    assert "* a probe" in cpn("queue").stderr
     cpn.desk.store.put_log(entry.id, 0, "x" * 300)
     cpn.desk.reason = Why("waits " * 40, 1, (Verdict("east", "v100", Refusal("TooFull", "word " * 60)),), ("n " * 99,))
     for command in (("queue",), ("job", entry.id), ("why", entry.id)):
@@ -280,7 +304,7 @@ def test_why_shows_what_each_cluster_would_mean(cpn: Cpn) -> None:
         ("east has no metrics",),
     )
     assert cpn.text("why", entry.id).splitlines() == [
-        "job j0000001 waits for cards",
+        "job j0000001: waits for cards",
         "  2 jobs are before it",
         "  east/v100: could start in 1h, runs 1h, its bytes take 1m, ends in 2h, at the latest in 3h",
         "  west/k80: TooManyCards",

@@ -9,14 +9,18 @@ from typing import Any
 import yaml
 from tests.clusters import CONFIG, Object
 
-OPTIONAL = ("cpn-site.yaml", "volcano.yaml")
+OPTIONAL = ("volcano.yaml", "cpn/cluster.yaml", "cpn/home.yaml")
 """Files for those who have what they are for."""
+RIGHTS = ("cpn/cluster.yaml", "cpn/home.yaml")
+"""Those of them that a bare server takes."""
 
 
 def manifests(*files: str) -> list[Object]:
     """All objects of our YAML files, in order; without files those of every file that every cluster needs."""
     paths = [CONFIG / name for name in files] or sorted(
-        path for path in CONFIG.rglob("*.yaml") if path.name not in ("kustomization.yaml", *OPTIONAL)
+        path
+        for path in CONFIG.rglob("*.yaml")
+        if path.name != "kustomization.yaml" and path.relative_to(CONFIG).as_posix() not in OPTIONAL
     )
     return [item for path in paths for item in yaml.safe_load_all(path.read_text()) if item]
 

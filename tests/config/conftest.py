@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.clusters import Cluster, sandbox
-from tests.config.configured import manifests
+from tests.config.configured import RIGHTS, manifests
 
 
 @pytest.fixture(
@@ -24,5 +24,5 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def furnished(cluster: Cluster) -> Cluster:
-    cluster.apply([*manifests("namespace.yaml"), *manifests()])
+    cluster.apply([*manifests("namespace.yaml"), *manifests(), *manifests(*RIGHTS)])
     return cluster

@@ -35,6 +35,19 @@ ALLOWED = {
         ("watch", "coordination.k8s.io", "leases", "hcs-system/"),
         ("update", "coordination.k8s.io", "leases", "hcs-system/hcs-scheduler"),
     ],
+    "cpn": [
+        ("list", "ai.compute", "computenodes", ""),
+        ("watch", "", "nodes", ""),
+        ("watch", "", "pods", ""),
+        ("get", "", "pods/log", "default/train-1"),
+        ("get", "batch", "jobs", "default/train"),
+        ("watch", "batch", "jobs", ""),
+        ("create", "batch", "jobs", "default/"),
+        ("patch", "batch", "jobs", "default/train"),
+        ("delete", "batch", "jobs", "default/train"),
+        ("create", "coordination.k8s.io", "leases", "hcs-system/"),
+        ("update", "coordination.k8s.io", "leases", "hcs-system/hcs-cpn"),
+    ],
 }
 FORBIDDEN = {
     "injector": [
@@ -61,6 +74,17 @@ FORBIDDEN = {
         ("get", "", "secrets", "default/any"),
         ("create", "", "pods", "default/"),
         ("patch", "coordination.k8s.io", "leases", "hcs-system/node-1"),
+    ],
+    "cpn": [
+        ("create", "", "pods", "default/"),
+        ("delete", "", "pods", "default/train-1"),
+        ("create", "", "pods/exec", "default/train-1"),
+        ("get", "", "secrets", "default/any"),
+        ("patch", "", "nodes", "node-1"),
+        ("patch", "ai.compute", "computenodes", "node-1"),
+        ("deletecollection", "batch", "jobs", "default/"),
+        ("update", "coordination.k8s.io", "leases", "hcs-system/hcs-scheduler"),
+        ("create", "coordination.k8s.io", "leases", "default/"),
     ],
 }
 

@@ -29,7 +29,7 @@ from hcs.cpn.learning import Learner
 from hcs.cpn.tables import load_messages
 from hcs.cpn.views import ClusterView, PoolView
 from hcs.kube.resources import Job
-from hcs.predict.jobs import Forecast, Run, Work
+from hcs.predict.jobs import Forecast, Rate, Run, Work
 from hcs.sandbox.apiserver.garbage import Collector
 from hcs.sandbox.apiserver.metadata import Sources, timestamp
 from hcs.sandbox.apiserver.server import ApiServer
@@ -70,6 +70,9 @@ class Oracle:
     def forecast(self, queue: Sequence[Work], kinds: Sequence[str]) -> list[dict[str, Forecast]]:
         return [{kind: self._one(work, kind) for kind in kinds} for work in queue]
 
+    def slowdown(self, a: str, b: str) -> Rate:
+        return Rate(0.8, 0.7, 0.9)
+
     def encode(self) -> bytes:
         return b"oracle"
 
@@ -100,6 +103,7 @@ class Place:
         self.client = self._connect(self.transport)
         self.own = self._connect(InProcessTransport(self.server.application))
         self.taken: dict[str, int] = {}
+        self.seen = world.now()
         self._started: set[str] = set()
         store = self.server.cluster.store
         store.listen(self._followed)
@@ -128,11 +132,13 @@ class Place:
 
     def view(self) -> ClusterView:
         """What the controller is told."""
+        if not self.cut_off:
+            self.seen = self.world.now()
         return ClusterView(
             self.name,
             not self.cut_off,
             tuple(PoolView(p.kind, p.cards, self.taken.get(p.kind, 0), p.memory) for p in self.pools),
-            seen=self.world.now(),
+            seen=self.seen,
         )
 
     def jobs(self) -> list[Job]:
@@ -298,13 +304,13 @@ class World:
         self.store = self.open()
         self.start()
 
-    async def until(self, condition: Callable[[], Any], seconds: float = 3600) -> None:
+    async def until(self, condition: Callable[[], Any], seconds: float = 3600, step: float = 0.25) -> None:
         """Let time pass until a condition holds."""
         async with asyncio.timeout(seconds):
             while not condition():
                 if self._task is not None and self._task.done():
                     self._task.result()
-                await asyncio.sleep(0.25)
+                await asyncio.sleep(step)
 
     def state(self, id: str) -> str:
         found = self.store.get(id)

@@ -182,6 +182,31 @@ async def test_a_handler_that_fails_does_not_stop_the_others(tmp_path: Path, cap
         assert "handler failed" in caplog.text
 
 
+@virtual
+async def test_a_watch_that_died_without_a_word_does_not_stay_silent_for_ever(tmp_path: Path) -> None:
+    """Something between dropped the connection and told nobody: nothing comes, not even the end."""
+
+    class Dropped(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            await asyncio.Event().wait()
+            yield b""
+
+    class Dropping(httpx2.AsyncBaseTransport):
+        dropped = False
+
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if "watch" in request.url.params and not self.dropped:
+                self.dropped = True
+                return httpx2.Response(200, stream=Dropped(), request=request)
+            return await s.api.handle_async_request(request)
+
+    async with scene(tmp_path) as s:
+        _, seen = watch(s, Dropping())
+        await asyncio.sleep(1)
+        await s.add_pod("p")
+        await s.until(lambda: seen == [("ADDED", "p", "")], seconds=400)
+
+
 def _node(name: str, version: int) -> dict[str, Any]:
     return {
         "kind": "Node",

@@ -10,7 +10,8 @@ from hcs.model.refusals import RefusedError
 from hcs.neuro.allocator import CoreRequest
 from hcs.neuro.capacities import Amounts
 from hcs.neuro.lifecycle import HOLDING
-from hcs.neuro.service import NeuralService, Wish
+from hcs.neuro.service import NeuralService
+from hcs.neuro.sites import Wish
 from hcs.neuro.tenants import Quota
 
 MODELS = {

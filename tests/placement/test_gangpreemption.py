@@ -10,8 +10,9 @@ from tests.placement.test_preemption import OWNER, Scene
 from hcs.model.refusals import Refusal
 from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import VendorBound
+from hcs.placement.gangplanner import plan_gang
 from hcs.placement.gangpreemption import GangVictims, choose_gang_victims
-from hcs.placement.gangs import Gang, GangPlan, Member, check_plan, plan_gang
+from hcs.placement.gangs import Gang, GangPlan, Member, check_plan
 from hcs.placement.rooms import Room
 from hcs.placement.victims import Budget
 

@@ -16,7 +16,8 @@ from hcs.model.quantities import GIB
 from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import appraise
 from hcs.placement.filters import eligible
-from hcs.placement.gangs import Gang, GangPlan, Member, Spread, check_plan, plan_gang
+from hcs.placement.gangplanner import plan_gang
+from hcs.placement.gangs import Gang, GangPlan, Member, Spread, check_plan
 from hcs.placement.packing import cards_of, pack
 from hcs.placement.plans import Unplaceable
 from hcs.placement.rooms import Room

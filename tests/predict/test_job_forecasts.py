@@ -120,6 +120,24 @@ def test_an_amount_that_nobody_stated_widens_the_interval() -> None:
     assert one(without, work("speech", steps=None, batch=16.0)).expected_ms == pytest.approx(400_000, rel=0.8)
 
 
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param(work(steps=-5.0), id="steps-below-0"),
+        pytest.param(work(steps=float("nan")), id="steps-not-a-number"),
+        pytest.param(work(steps=1e300), id="steps-beyond-count"),
+        pytest.param(work(batch=1e300), id="batch-beyond-count"),
+        pytest.param(work(batch=-1.0), id="batch-below-0"),
+        pytest.param(work(cards=0), id="no-card"),
+        pytest.param(work(nodes=3), id="more-nodes-than-cards"),
+    ],
+)
+def test_absurd_questions_fall_back(job: Work) -> None:
+    forecast = one(JobPredictor.fitted([run(), run(steps=500.0, seconds=31.0)]), job)
+    assert forecast.fallback
+    assert forecast.upper_ms > 1000 * forecast.lower_ms
+
+
 def test_running_out_of_the_card_raises_what_is_asked_for_and_only_that() -> None:
     known = JobPredictor.fitted([run()])
     before = known.memory(work())

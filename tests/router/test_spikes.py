@@ -17,7 +17,7 @@ from hcs.model.devices import SpikingBoard
 from hcs.model.pods import Pod
 from hcs.model.refusals import RefusedError
 from hcs.neuro.occupancy import rectangle_of, report
-from hcs.neuro.service import Site
+from hcs.neuro.sites import Site
 from hcs.router.spikes import wish_of
 
 KSPS, CORES = "snn.ai.compute/ksps", "snn.ai.compute/cores"

@@ -17,7 +17,8 @@ from hcs.store.errors import (
     StoreError,
     UnknownEntryError,
 )
-from hcs.store.queue import LOG_BYTES, QueueStore
+from hcs.store.lessons import LOG_BYTES, MOST_LOGS
+from hcs.store.queue import QueueStore
 from hcs.wide.entries import Entry, Placement, Submission
 
 PLACE = Placement("east", "v100", decided=5, expected=100, upper=120, job="cpn-id0001-0")
@@ -201,6 +202,15 @@ def test_the_end_of_a_log_is_kept(store: QueueStore) -> None:
     assert LOG_BYTES - 100 < len(kept.encode()) <= LOG_BYTES
     store.put_log(entry.id, 1, "é" * LOG_BYTES)
     assert set(store.log(entry.id, 1) or "") == {"é"}
+
+
+def test_only_the_newest_logs_are_kept(store: QueueStore) -> None:
+    entry = submit(store)
+    with store.together():
+        for attempt in range(MOST_LOGS + 3):
+            store.put_log(entry.id, attempt, "x")
+    assert [store.log(entry.id, attempt) for attempt in (0, 2, 3)] == [None, None, "x"]
+    assert store.last_log(entry.id) == (MOST_LOGS + 2, "x")
 
 
 def test_everything_is_there_after_the_file_was_opened_again(tmp_path: Path) -> None:

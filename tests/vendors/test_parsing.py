@@ -153,10 +153,44 @@ def known(device: dict[str, Any]) -> dict[str, Any]:
             ],
             id="a-lost-card-has-no-load",
         ),
+        pytest.param(
+            "gaudi-newer",
+            [
+                {"index": 3, "name": "HL-325", "bus_id": "0000:a1:00.0", "memory_total_mib": 131072}
+                | {"memory_used_mib": 1024, "utilization_pct": 12, "temperature_c": 31, "power_w": 141}
+                | {"power_cap_w": 850}
+            ],
+            id="a-figure-under-compute-mode-is-no-mode-and-events-are-no-ecc-errors",
+        ),
+        pytest.param("intel-tiles", [{"index": 0}], id="the-last-tiles-load-is-not-the-devices"),
+        pytest.param(
+            "intel-summary",
+            [
+                {"index": 2, "name": "Intel(R) Arc(TM) Made Up", "bus_id": "0000:05:00.0", "memory_total_mib": 16304}
+                | {"memory_used_mib": 512, "utilization_pct": 17, "temperature_c": 33, "power_w": 41}
+                | {"power_cap_w": 190, "compute_mode": "Default"}
+            ],
+            id="intels-own-summary",
+        ),
+        pytest.param(
+            "rocm-keyed",
+            [
+                {"index": 0, "name": "AMD Instinct Made Up", "bus_id": "0000:C3:00.0", "memory_total_mib": 65520}
+                | {"memory_used_mib": 11, "utilization_pct": 7},
+                {"index": 1, "bus_id": "0000:C4:00.0"},
+            ],
+            id="lines-that-name-their-card",
+        ),
     ],
 )
 def test_other_versions_layouts_are_read_by_their_headings(text: str, expected: list[dict[str, Any]]) -> None:
     assert [known(device) for device in parse(*texts.EVERYTHING[text]).devices] == expected
+
+
+def test_a_key_with_two_values_has_none() -> None:
+    lines = ("GPU[0] : VRAM Total Memory (B): 68702699520", "GPU[0] : VRAM Total Memory (B): 34351349760", "")
+    (device,) = parse("rocm-smi", "\n".join(lines)).devices
+    assert known(device) == {"index": 0}
 
 
 def test_the_old_text_of_nvidia_is_read_with_its_counters_and_reasons() -> None:
@@ -186,6 +220,51 @@ def test_the_kernels_log_yields_faults_of_three_kinds() -> None:
         ("ascend", "80E01801", None),
     ]
     assert [(card["bus_id"], card["xids"]) for card in report.devices] == [("0000:3b:00", [79]), ("0000:5e:00", [31])]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param(
+            "NVRM: Xid (0000:03:00): 14, Channel 00000001",
+            {"kind": "xid", "code": 14, "bus_id": "0000:03:00", "message": "Channel 00000001"},
+            id="an-old-drivers-xid",
+        ),
+        pytest.param(
+            "NVRM: Xid (PCI:0000:03:00): 43, pid=77, name=ray::Worker",
+            {"kind": "xid", "code": 43, "bus_id": "0000:03:00", "pid": 77, "process": "ray::Worker"},
+            id="nothing-behind-the-name",
+        ),
+        pytest.param(
+            r"4,9,1234,-;NVRM: The NVIDIA GPU 0000:1a:00.0\x0aNVRM: (PCI ID: 10de:0000) installed in this system has"
+            r"\x0aNVRM: fallen off the bus and is not responding to commands.",
+            {"kind": "lost", "bus_id": "0000:1a:00.0", "message": "GPU has fallen off the bus", "time": "1234"},
+            id="lost-before-the-driver-had-it",
+        ),
+        pytest.param(
+            "pcieport 0000:00:07.0: AER: Multiple Uncorrectable (Non-Fatal) error message received from 0000:04:00.0",
+            {"kind": "aer", "severity": "nonfatal", "bus_id": "0000:04:00.0", "message": "error received"},
+            id="announced-without-a-colon",
+        ),
+        pytest.param("igb 0000:41:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fata", None, id="cut-off"),
+        pytest.param("[ascend] [drv_pcie] [ERROR] open failed (err_code=0x00000016)", None, id="a-drivers-own-code"),
+        pytest.param("[ascend] [devmm] [ERROR] pin failed, error_code=0xfffffff2", None, id="a-negative-number"),
+        pytest.param(
+            "[ascend] [dms] device_id=3, event_id=0x80e01801",
+            {"kind": "ascend", "code": "80E01801", "device": 3}
+            | {"message": "[ascend] [dms] device_id=3, event_id=0x80e01801"},
+            id="a-word-in-brackets-is-no-time",
+        ),
+        pytest.param(
+            "nvidia-nvswitch0: SXid (PCI:0000:ca:00.0): 19077, Non-fatal, Link 20 Timeout",
+            None,
+            id="a-switch-is-no-card",
+        ),
+    ],
+)
+def test_lines_of_other_kernels_and_drivers(line: str, expected: dict[str, Any] | None) -> None:
+    events = parse("kernel-log", f"{line}\n").events
+    assert [dict(event) for event in events] == ([] if expected is None else [expected])
 
 
 @pytest.mark.parametrize(

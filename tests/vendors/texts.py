@@ -383,6 +383,52 @@ KERNEL_LOG = """\
 [12348.000000] [ascend] [dms] fault event, dev_id=5, event_id=0x80E01801, assertion=1
 """
 
+GAUDI_NEWER = """\
++-----------------------------------------------------------------------------+
+| HL-SMI Version:                              hl-1.23.0-fw-62.1.0.0          |
+| Driver Version:                                     1.23.0-0a1b2c3          |
+| Nic Driver Version:                                 1.23.1-4d5e6f7          |
+|-------------------------------+----------------------+----------------------+
+| AIP  Name        Persistence-M| Bus-Id        Disp.A | Volatile Uncor-Events|
+| Fan  Temp  Perf  Pwr:Usage/Cap|         Memory-Usage | AIP-Util  Compute M. |
+|===============================+======================+======================|
+|   3  HL-325              N/A  | 0000:a1:00.0     N/A |                   4  |
+| N/A   31C   P0  141W /  850W  |  1024MiB / 131072MiB |    12%           12% |
+|-------------------------------+----------------------+----------------------+
+"""
+
+XPU_TILES = """\
+Timestamp, DeviceId, TileId, GPU Utilization (%), GPU Memory Used (MiB)
+11:22:33.001,    0,    0, 12.50, 301.12
+11:22:33.001,    0,    1, 97.25, 255.00
+"""
+
+XPU_SUMMARY = """\
++----------------------------------------------+----------------------------+------------------------+
+| GPU  Name                     Persistence-M  | Bus-Id            Disp.A   |   Volatile Uncorr. ECC |
+| Fan  Temp  Pwr:Usage/Cap                     | Memory-Usage               |   GPU-Util  Compute M. |
++----------------------------------------------+----------------------------+------------------------+
+|   2  Intel(R) Arc(TM) Made Up   Off          | 0000:05:00.0      Off      |               Disabled |
+| N/A    33C  41W / 190W                       | 512MiB / 16304MiB          |     17%        Default |
++----------------------------------------------+----------------------------+------------------------+
+"""
+
+ROCM_KEYED = """\
+============================ ROCm System Management Interface ============================
+====================================== Product Info ======================================
+GPU[0]\t\t: Card Series: \t\tAMD Instinct Made Up
+GPU[0]\t\t: Card Model: \t\t0x1234
+GPU[1]\t\t: get_power_avg, Not supported on the given system
+GPU[0]\t\t: PCI Bus: 0000:C3:00.0
+GPU[1]\t\t: PCI Bus: 0000:C4:00.0
+GPU[0]\t\t: VRAM Total Memory (B): 68702699520
+GPU[0]\t\t: VRAM Total Used Memory (B): 11534336
+GPU[0]\t\t: GPU use (%): 7
+GPU[0]\t\t: sclk clock level: 1: (800Mhz)
+==========================================================================================
+================================== End of ROCm SMI Log ===================================
+"""
+
 TOPOLOGY = """\
 \t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
 GPU0\t X \tNV4\tPXB\t0-31\t0\t\tN/A
@@ -418,4 +464,8 @@ EVERYTHING = {
     "intel-discovery": ("xpu-smi-intel", XPU_DISCOVERY),
     "mthreads": ("mthreads-gmi", MTHREADS_TABLE),
     "kernel-log": ("kernel-log", KERNEL_LOG),
+    "gaudi-newer": ("hl-smi", GAUDI_NEWER),
+    "intel-tiles": ("xpu-smi-intel", XPU_TILES),
+    "intel-summary": ("xpu-smi-intel", XPU_SUMMARY),
+    "rocm-keyed": ("rocm-smi", ROCM_KEYED),
 }

@@ -34,6 +34,7 @@ _CORRECTED_BITS: Final = {
     12: "Replay Timer Timeout",
     13: "Advisory Non-Fatal",
 }
+_ONLY_CORRECTED: Final = frozenset({*_CORRECTED_BITS.values(), "RELAY_NUM Rollover"})
 _UNCORRECTED_BITS: Final = {
     4: "Data Link Protocol",
     12: "Poisoned TLP",
@@ -83,8 +84,11 @@ def read_pipe_line(line: str) -> PcieError | None:
     if match is None:
         return None
     words: Mapping[str, Severity] = {"Corrected": "corrected", "Uncorrected, non-fatal": "nonfatal", "Fatal": "fatal"}
-    errors = re.split(r",|\|", (match.group(3) or "").split(", TLP Header")[0])
-    return PcieError(match.group(1), words[match.group(2)], tuple(e.strip() for e in errors if e.strip()))
+    texts = re.split(r",|\|", (match.group(3) or "").split(", TLP Header")[0])
+    errors = tuple(text.strip() for text in texts if text.strip())
+    # Some kernels write "Uncorrected, non-fatal" before errors that only ever are corrected ones; the names are right.
+    severity = "corrected" if errors and _ONLY_CORRECTED.issuperset(errors) else words[match.group(2)]
+    return PcieError(match.group(1), severity, errors)
 
 
 def counters(devices: Path, buses: Iterator[str] | list[str]) -> dict[tuple[str, Severity], int]:

@@ -54,7 +54,9 @@ class Alarms:
     def heard(self, event: Event) -> None:
         """The kernel's log tells of a fault."""
         if event.kind == "aer":
-            if self.aer.source not in ("bpf", "trace_pipe") and event.bus_id and event.severity:
+            # Corrected ones are counted: once, so not where sysfs counts them, nor when they are but announced.
+            again = event.severity == "corrected" and (self.aer.source == "sysfs" or event.announced)
+            if self.aer.source not in ("bpf", "trace_pipe") and event.bus_id and event.severity and not again:
                 self._pcie(event.bus_id, event.severity, 1, event.message)
             return  # else the same report comes from there
         if event.kind == "lost":  # the same that Xid 79 says, and sometimes said alone
@@ -114,4 +116,4 @@ def _note(book: Casebook, device: str, event: Event, program: str, now: float) -
     if event.kind == "xid":
         book.xid(device, event.code, program, now)
     else:
-        book.ascend(device, event.code, now)
+        book.ascend(device, event.code, now, recovered=event.recovered)

@@ -154,7 +154,7 @@ class Calibration:
                 await self._unreserve_strays()
                 while (due := self.due()) is not None:
                     await self.calibrate(*due, pause)
-            except (ApiError, httpx2.HTTPError) as error:
+            except (ApiError, httpx2.HTTPError, MeasureError, OSError, ValueError) as error:
                 log.warning("calibration put off: node=%s error=%r", self._node, error)
             await pause(LOOK_SECONDS)
 

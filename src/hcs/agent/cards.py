@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,6 +28,7 @@ from hcs.vendors.base import (
 
 log = logging.getLogger(__name__)
 Pause = Callable[[float], Awaitable[None]]
+T = TypeVar("T")
 
 _NOT_READ = Fault("Unknown", "", "")
 _MISSING = Fault("Failed", "CardMissing", "the driver no longer lists the card; look at the kernel log")
@@ -143,9 +144,12 @@ class Cards:
         if device in self._vendor_of:
             self._vendor_of[device].forget(device)
         log.info("card repaired, its history is over: device=%s how=%s", device, how)
-        known = self._read.get(device)
-        if known is not None:
-            self._read[device] = tuple(fault for fault in known if fault != self._told.get(device))
+        if by_person and self._read.get(device) == (_MISSING,):  # replaced by another: it will not come back
+            for known in (self._devices, self._vendor_of, self._read, self._told, self.figures):
+                known.pop(device, None)
+        read = self._read.get(device)
+        if read is not None:
+            self._read[device] = tuple(fault for fault in read if fault != self._told.get(device))
         if device in self._devices:
             self._judge(self._devices[device])
         self._compare(before)
@@ -156,8 +160,8 @@ class Cards:
         for asker in self._askers:
             vendor = asker.vendor
             try:
-                found = await asker.ask(vendor.probe)
-                self.driver_versions |= await asker.ask(vendor.driver_versions)
+                found = await _ask(asker, vendor.probe)
+                self.driver_versions |= await _ask(asker, vendor.driver_versions)
             except VendorError as error:
                 self._note_silence(vendor, error)
                 continue
@@ -206,7 +210,7 @@ class Cards:
         mine = [device for device in self._devices.values() if self._vendor_of[device.id] is vendor]
         repairs = self._repairs
         try:
-            seen = {observation.device: observation for observation in await asker.ask(vendor.read_health)}
+            seen = {observation.device: observation for observation in await _ask(asker, vendor.read_health)}
         except VendorError as error:
             self._note_silence(vendor, error)
             reason = "VendorHung" if isinstance(error, VendorHungError) else "VendorSilent"
@@ -257,6 +261,21 @@ class Cards:
     def _compare(self, before: object) -> None:
         if self._snapshot() != before:
             self._changed()
+
+
+async def _ask(asker: Asker, question: Callable[[], T]) -> T:
+    """Ask a vendor; whatever goes wrong in it is its silence, and no matter for the other vendors' cards.
+
+    Raises:
+        VendorError: it has no answer.
+    """
+    try:
+        return await asker.ask(question)
+    except VendorError:
+        raise
+    except Exception as error:
+        log.exception("vendor failed: vendor=%s", asker.vendor.word)
+        raise VendorError(f"{asker.vendor.word} failed: {error!r}") from error
 
 
 def _faults(device: Device, observation: HealthObservation) -> tuple[Fault, ...]:

@@ -33,6 +33,8 @@ INDEX: Final = "50"
 """When the runtime asks us among its plugins; two digits."""
 VALIDATOR: Final = "default-validator"
 """The runtime's own plugin that refuses containers whose required plugins are absent (containerd/nri)."""
+MOST_CONTAINERS: Final = 4096
+"""More than a node can run; what is older never came to be."""
 _SEEN_BY: Final = "HCS_NODE="
 """Stands in the environment of every container with cards that was adjusted."""
 
@@ -150,8 +152,8 @@ class RuntimeLink:
             raise RefusedError(
                 Refusal("FilesNotWritten", f"the container's files could not be written: {error}")
             ) from error
+        self._note(container.id, (claimed.metadata.uid, container.name))
         self._answered[container.id] = message
-        self._containers[container.id] = (claimed.metadata.uid, container.name)
         return message
 
     async def validate(self, request: Any) -> Refusal | None:
@@ -182,9 +184,26 @@ class RuntimeLink:
             if gone is not None and gone not in self._containers.values():
                 self._delivery.remove(*gone)
 
+    def _note(self, id: str, who: tuple[str, str]) -> None:
+        """Which container an id stands for. Only the newest of a container counts: of one that was answered and never
+        came to be, because another plugin refused it, nobody tells us again."""
+        for old in [old for old, other in self._containers.items() if other == who and old != id]:
+            del self._containers[old]
+            self._answered.pop(old, None)
+        self._containers[id] = who
+        while len(self._containers) > MOST_CONTAINERS:
+            oldest = next(iter(self._containers))
+            del self._containers[oldest]
+            self._answered.pop(oldest, None)
+
     def must_refuse(self, pod: Any) -> bool:
         """Whether a container of this pod may start only with our answer."""
         return self._delivery.managed(pod_of(pod))
+
+    @property
+    def answered(self) -> int:
+        """Containers that were answered, and of which nothing has been heard since."""
+        return len(self._answered)
 
     async def settled(self) -> None:
         """Wait for everything that was put off."""

@@ -3,7 +3,7 @@
 import asyncio
 import datetime
 from collections.abc import Awaitable, Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import httpx2
@@ -15,16 +15,18 @@ from hcs.kube import resources
 from hcs.kube.connection import ApiUnreachableError, connect
 from hcs.model import names
 from hcs.model.allocations import Allocation, allocation_of
-from hcs.model.devices import NodeInventory
+from hcs.model.devices import Location, NodeInventory
+from hcs.model.locations import locate
 from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal
+from hcs.neuro.capacities import DOMAIN
 from hcs.neuro.scheduling import offered_by
 from hcs.placement.appraisals import ReferenceRates
 from hcs.placement.snapshot import Snapshot
 from hcs.router.heartbeats import silent_by_wall_clock
 from hcs.router.images import RuntimeImage, read_profiles
 from hcs.router.references import overlaid, read_site_rates, reference_rates, with_site_rates
-from hcs.router.spikes import capacities_of
+from hcs.router.spikes import capacities_of, taken_elsewhere
 
 T = TypeVar("T")
 
@@ -41,6 +43,8 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
     """Nodes whose agent does not answer."""
     rates: ReferenceRates = {}
     """Of models outside the fleet: the site's own over the catalogue's."""
+    domain: str = DOMAIN
+    """Of the spiking resources."""
 
     @cached_property
     def held(self) -> dict[str, tuple[Pod, Allocation]]:
@@ -49,22 +53,38 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
         return {pod.metadata.uid: (pod, allocation) for pod, allocation in found if allocation is not None}
 
     @cached_property
+    def taken(self) -> dict[str, Allocation]:
+        """Pod UID → what it holds, also of spikes that another scheduler gave it."""
+        found = {uid: allocation for uid, (_, allocation) in self.held.items()}
+        for pod in self.pods:
+            if pod.metadata.uid not in found and not pod.finished:
+                elsewhere = taken_elsewhere(pod, self.domain)
+                if elsewhere is not None:
+                    found[pod.metadata.uid] = elsewhere
+        return found
+
+    @cached_property
     def snapshot(self) -> Snapshot:
-        """Cards, and what bound pods hold of them: the router's view, without promises still under way."""
-        return Snapshot.build(self.inventories, (allocation for _, allocation in self.held.values()))
+        """What there is, and what bound pods hold of it: the router's view, without promises still under way."""
+        return Snapshot.build(self.inventories, self.taken.values())
 
     def pod(self, name: str, namespace: str) -> Pod | None:
         """A pod by name."""
         return next((pod for pod in self.pods if pod.key == f"{namespace}/{name}"), None)
 
 
-def read_cluster(kubeconfig: str | None, context: str | None) -> Cluster:
+def read_cluster(kubeconfig: str | None, context: str | None, *, domain: str = DOMAIN) -> Cluster:
     """Read all of it, in one process-long connection.
+
+    Args:
+        kubeconfig: a file; None for the usual one.
+        context: in it; None for the current one.
+        domain: of the spiking resources, as router and neuroplugin are set.
 
     Raises:
         CommandError: no server, no answer in time, no permission, or HCS is not installed there.
     """
-    return call(kubeconfig, context, _read)
+    return call(kubeconfig, context, partial(_read, domain=domain))
 
 
 def call(kubeconfig: str | None, context: str | None, work: Callable[[AsyncClient], Awaitable[T]]) -> T:
@@ -106,26 +126,32 @@ def call(kubeconfig: str | None, context: str | None, work: Callable[[AsyncClien
         ) from error
 
 
-async def _read(client: AsyncClient) -> Cluster:
+async def _read(client: AsyncClient, domain: str) -> Cluster:
     nodes = await _listed(client, resources.Node)
     site = read_site_rates(
         rate.spec for rate in sorted(await _listed(client, resources.ExchangeRate), key=lambda r: r.metadata.name)
     )
-    spikes = {node.metadata.name: offered_by(node.status.get("allocatable") or {}) for node in nodes}
-    inventories = [
-        capacities_of(with_site_rates(node.inventory(), site), spikes.get(node.metadata.name, ()))
+    labels = {node.metadata.name: node.metadata.labels or {} for node in nodes}
+    found = {
+        node.metadata.name: with_site_rates(node.inventory(labels.get(node.metadata.name)), site)
         for node in await _listed(client, resources.ComputeNode)
-    ]
+    }
+    for node in nodes:
+        name, spikes = node.metadata.name, offered_by(node.status.get("allocatable") or {}, domain=domain)
+        if spikes:
+            bare = NodeInventory(name=name, location=locate(labels[name], Location()))
+            found[name] = capacities_of(found.get(name, bare), spikes)
     profiles = await _listed(client, resources.RuntimeProfile)
     pods = await _listed(client, resources.Pod, namespace="*")
     return Cluster(
         namespace=client.namespace,
         nodes=tuple(sorted(nodes, key=lambda node: node.metadata.name)),
-        inventories=tuple(sorted(inventories, key=lambda inventory: inventory.name)),
+        inventories=tuple(found[name] for name in sorted(found)),
         pods=tuple(pods),
         offers=read_profiles(profile.spec for profile in profiles),
         silent=silent_by_wall_clock(await _leases(client), datetime.datetime.now(datetime.UTC)),
         rates=overlaid(reference_rates(), site),
+        domain=domain,
     )
 
 

@@ -23,6 +23,7 @@ COMMANDS: Final = (
     Registered("clusters", "hcs.cli.cpn_clusters", "List, add and remove clusters."),
     Registered("train", "hcs.cli.cpn_train", "Build the predictor's file from finished runs.", "cpn"),
     Registered("run", "hcs.cpn.command", "Run the controller.", "cpn", program=True),
+    Registered("blobs", "hcs.cpn.command", "Run a store of images and data sets.", "cpn", program=True),
 )
 _BY_NAME: Final = {command.name: command for command in COMMANDS}
 _EPILOG: Final = """Try: hcs cpn submit train.yaml, then hcs cpn queue --watch. The controller's address is --server or
@@ -59,10 +60,15 @@ def _load(registered: Registered) -> Any:
     if not isinstance(target, typer.Typer):
         target = typer.Typer(add_completion=False, rich_markup_mode=None)
         function = getattr(module, registered.name)
-        target.command(registered.name, epilog=getattr(module, "EPILOGS", {}).get(registered.name))(function)
+        target.command(registered.name, epilog=_epilog(module, registered.name))(function)
     command = get_command(target)
     command.name = registered.name
     return command
+
+
+def _epilog(module: Any, name: str) -> str | None:
+    """What stands below a command's help: its own of several, or that of a module with one command."""
+    return getattr(module, "EPILOGS", {}).get(name) or getattr(module, "EPILOG", None)
 
 
 app = typer.Typer(cls=_Group, no_args_is_help=True, add_completion=False, rich_markup_mode=None, epilog=_EPILOG)

@@ -223,6 +223,28 @@ def remove(
             tell(f"{row.jobs} of our jobs are there; add it again to hear how they end, or cancel them")
 
 
+@app.command("gone")
+def gone(
+    name: Name,
+    back: Annotated[bool, typer.Option("--back", help="Take that word back.")] = False,
+    json: Json = False,
+    server: Server = DEFAULT_SERVER,
+    token_file: TokenFile = None,
+    authority: Authority = None,
+) -> None:
+    """Vouch that nothing runs any more on a cluster out of reach: its jobs are planned anew, elsewhere."""
+    with opened(server, token_file, authority) as api:
+        known = api.ask(ClusterRow, "GET", f"/clusters/{_segment(name)}").config
+        content = msgspec.json.encode(msgspec.structs.replace(known, gone=not back, kubeconfig=""))
+        row = api.ask(ClusterRow, "PUT", f"/clusters/{_segment(name)}", content=content)
+    if not write_data(row, "line" if json else "table"):
+        say(f"cluster/{row.config.name} is {'awaited again' if back else 'taken for gone'}")
+        if row.jobs and not back:
+            tell(
+                f"{row.jobs} of our jobs are planned anew; should they still run there, they are ended when it is back"
+            )
+
+
 def read_line(text: str) -> Line:
     """Read ``PLACE=SPEED[,LATENCY]``; the speed is bytes a second.
 

@@ -155,7 +155,7 @@ def why(
 
 def reasons(id: str, answer: Why, now: Milliseconds, *, columns: int = 100) -> Iterator[Line]:
     """The answer as lines."""
-    yield from _wrapped(f"job {id} {answer.headline}", "bold", columns, "", "  ")
+    yield from _wrapped(f"job {id}: {answer.headline}", "bold", columns, "", "  ")
     if answer.ahead:
         yield f"  {answer.ahead} {'job is' if answer.ahead == 1 else 'jobs are'} before it", ""
     possible = [verdict for verdict in answer.verdicts if verdict.refusal is None]
@@ -202,7 +202,7 @@ def log(
         answer = api.raw("GET", f"/jobs/{_path(id)}/log", query=query)
     if attempt is None and answer.headers.get("hcs-attempt", "0") != "0":
         tell(f"this is run {int(answer.headers['hcs-attempt']) + 1}; --attempt 0 shows the first")
-    sys.stdout.write(answer.text)
+    sys.stdout.write(answer.text if answer.text.endswith("\n") else answer.text + "\n")
 
 
 def cancel(

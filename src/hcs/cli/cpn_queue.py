@@ -21,6 +21,11 @@ from hcs.wide.lifecycle import PLACED, STATES
 EPILOGS: Final = {
     "queue": "Examples: hcs cpn queue; hcs cpn queue --watch; hcs cpn queue --state failed,refused --newest -o wide"
 }
+PROBE: Final = "*"
+"""Behind the state of a job that runs as a probe; a line below says so."""
+_NAME: Final = 1
+_LEAST_NAME: Final = 8
+_GAP: Final = 3
 _REFRESH_SECONDS: Final = 0.3
 """At most so often is the picture drawn anew, however much happens."""
 _RELATIVE_SECONDS: Final = 5.0
@@ -96,13 +101,16 @@ def _write(picture: Picture, *, wide: bool, headers: bool) -> None:
     for remark in remarks(picture.queue):
         tell(f"  {remark}")
     if picture.jobs:
-        write_table(table(picture.jobs, picture.queue.now, columns=width()), wide=wide, headers=headers)
+        made = table(picture.jobs, picture.queue.now, columns=width(), wide=wide)
+        write_table(made, wide=wide, headers=headers)
+    if any(job.probe and job.state == "Running" for job in picture.jobs):
+        tell(f"{PROBE} a probe: a job of an unknown kind, alone on its cards to be measured")
     if len(picture.jobs) < picture.total:
         tell(f"{picture.total - len(picture.jobs)} more; --limit shows them")
 
 
-def table(jobs: tuple[JobRow, ...], now: int, *, columns: int = 100) -> Table:
-    """One row a job; what does not fit into a narrow terminal is left to ``-o wide``."""
+def table(jobs: tuple[JobRow, ...], now: int, *, columns: int = 100, wide: bool = False) -> Table:
+    """One row a job; what does not fit into a narrow terminal is left to ``wide``."""
     narrow = columns < 100
     titles = (
         Column("ID"),
@@ -119,26 +127,44 @@ def table(jobs: tuple[JobRow, ...], now: int, *, columns: int = 100) -> Table:
         Column("WAITED", right=True, wide=True),
         Column("REASON", wide=True, flexible=True),
     )
-    longest = 24 if narrow else 40
     rows: list[tuple[str, ...]] = [
         (
             job.id,
-            job.name if len(job.name) <= longest else job.name[: longest - 1] + "…",
+            job.name,
             str(job.cards),
-            job.state + ("*" if job.probe and job.state == "Running" else ""),
+            job.state + (PROBE if job.probe and job.state == "Running" else ""),
             place(job),
             when(job.start, now),
             ends(job, now),
             progress(job),
             job.model or "-",
             str(job.priority),
-            str(job.attempts + (job.state in PLACED or job.state == "Succeeded")),
+            str(job.attempts + _tried(job)),
             when(job.submitted, now).removesuffix(" ago"),
             f"{job.reason}: {job.message}" if job.message else job.reason,
         )
         for job in jobs
     ]
-    return Table(titles, rows)
+    return Table(titles, rows if wide else _cut(titles, rows, columns))
+
+
+def _tried(job: JobRow) -> bool:
+    """Whether it had a try that does not count among those that ended badly."""
+    return job.state in PLACED or (job.state in ("Succeeded", "Cancelled") and job.start is not None)
+
+
+def _cut(titles: tuple[Column, ...], rows: list[tuple[str, ...]], columns: int) -> list[tuple[str, ...]]:
+    """The rows, with long names cut where a line would not fit."""
+    shown = [index for index, column in enumerate(titles) if not column.wide]
+    widths = [max(len(row[index]) for row in (*rows, tuple(column.title for column in titles))) for index in shown]
+    longest = widths[shown.index(_NAME)]
+    room = max(_LEAST_NAME, longest - max(0, sum(widths) + _GAP * (len(shown) - 1) - columns))
+    if room >= longest:
+        return rows
+    return [
+        (*row[:_NAME], row[_NAME] if len(row[_NAME]) <= room else row[_NAME][: room - 1] + "…", *row[_NAME + 1 :])
+        for row in rows
+    ]
 
 
 def _follow(api: Api, show: Callable[[], Picture], format: str) -> NoReturn:
@@ -218,7 +244,7 @@ def drawn(picture: Picture, height: int, columns: int, trouble: str = "") -> Any
     def line(row: tuple[str, ...], style: str) -> None:
         for cell, size, index in zip(row, widths, shown, strict=True):
             right = made.columns[index].right
-            cell_style = STYLES.get(cell.rstrip("*"), style) if made.columns[index].title == "STATE" else style
+            cell_style = STYLES.get(cell.rstrip(PROBE), style) if made.columns[index].title == "STATE" else style
             text.append((cell.rjust(size) if right else cell.ljust(size)) + "  ", style=cell_style)
         text.append("\n")
 

@@ -8,7 +8,7 @@ import sys
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -20,8 +20,7 @@ from hcs.cli.options import Json
 from hcs.cli.output import say, tell, write_data
 from hcs.cpn.wire import JobDetail, JobRow, Submitted
 from hcs.model.refusals import RefusedError
-from hcs.wide.generation import generate
-from hcs.wide.jobs import Milliseconds
+from hcs.wide.generation import generate, manifest
 from hcs.wide.lifecycle import ENDED
 from hcs.wide.manifests import read_manifest
 from hcs.wide.submissions import ANNOTATIONS, KEY, Asked, annotation, read_submission
@@ -52,6 +51,9 @@ def submit(
         int, typer.Option("--generate", help="Make up so many jobs instead.", min=0, max=100_000, metavar="N")
     ] = 0,
     seed: Annotated[int, typer.Option("--seed", help="What they are made up from.", min=0)] = 0,
+    image: Annotated[
+        str, typer.Option("--image", help="The image that made-up jobs run.", metavar="IMAGE")
+    ] = "train:1",
     write: Annotated[
         Path | None, typer.Option("--write", help="Write them into this folder; submit nothing.", metavar="FOLDER")
     ] = None,
@@ -76,7 +78,7 @@ def submit(
         raise CommandError("one key, several jobs", "a key stands for one job", "one --key for each file", code=USAGE)
     if write is not None and not generated:
         raise CommandError("nothing to write", "--write goes with --generate", "--generate 40", code=USAGE)
-    raws = [_read(file) for file in files or ()] or made_up(generated, seed)
+    raws = [_read(file) for file in files or ()] or made_up(generated, seed, image)
     if write is not None:
         _write(write, raws)
         return
@@ -135,7 +137,7 @@ def _wait(api: Api, jobs: Sequence[JobRow], timeout: float | None, json: bool) -
         if job.id not in left:
             return
         words = f"{job.state} {progress(job)}".removesuffix(" -")
-        if told.get(job.id) != words and job.state != "Queued":
+        if told.get(job.id) != words and (job.state != "Queued" or job.id in told):
             told[job.id] = words
             tell(f"job/{job.id} {job.name}: {words}" + (f" ({job.message})" if job.message else ""))
         if job.state in ENDED:
@@ -219,32 +221,9 @@ def _show(name: str, asked: Asked) -> None:
         tell(f"  note: {caution.message}")
 
 
-def made_up(count: int, seed: int) -> list[bytes]:
-    """Manifests of a generated queue."""
-    return [msgspec.json.encode(_manifest(item, number)) for number, item in enumerate(generate(count, seed, ("any",)))]
-
-
-def _manifest(item: Any, number: int) -> dict[str, Any]:
-    seconds: Milliseconds = item.job.times["any"].expected // 1000
-    limits = {"ai.compute/vram": str(item.job.memory), "cpu": f"{item.cpu}m", "memory": str(item.host_memory)}
-    if item.job.cards > 1:
-        limits["ai.compute/cards"] = str(item.job.cards)
-    inputs = ", ".join(f"{blob.digest}={blob.size}" for blob in item.job.inputs)
-    container = {
-        "name": "main",
-        "image": f"registry.example/{item.model}:1",
-        "command": ["sleep", str(seconds)],
-        "resources": {"limits": limits},
-    }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": f"{item.model}-{number:05d}",
-            "annotations": {"model_name": item.model, "data_size": str(seconds), "epoch": "1", "inputs": inputs},
-        },
-        "spec": {"template": {"spec": {"containers": [container], "restartPolicy": "Never"}}},
-    }
+def made_up(count: int, seed: int, image: str) -> list[bytes]:
+    """Manifests of a generated queue; equal seeds give equal queues."""
+    return [msgspec.json.encode(manifest(made, image)) for made in generate(count, seed, ("any",))]
 
 
 def _write(folder: Path, raws: Sequence[bytes]) -> None:

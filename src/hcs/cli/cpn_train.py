@@ -15,14 +15,14 @@ from hcs.cli.output import Column, Table, say, write_data, write_table
 from hcs.predict.jobs import JobPredictor, Run, Settings
 from hcs.predict.measurements import MeasurementError, history, measured, shape_of
 from hcs.predict.runs import sane, timed
-from hcs.predict.trees import Kind
+from hcs.predict.trees import DEFAULT, Kind
 from hcs.predict.validation import Level, Validation, validated
 
 _MOST_BYTES = 256 << 20
 _MOST_ROWS = 200_000
 _STEADY_STEPS = 1000.0  # a measured rate counts as so many steps; any number says the same
 
-_EPILOG = """Columns of a CSV of runs: model, kind, cards, seconds, and where known batch, steps, peak_memory (bytes),
+EPILOG = """Columns of a CSV of runs: model, kind, cards, seconds, and where known batch, steps, peak_memory (bytes),
 outcome (succeeded, accelerator-oom, host-oom, failed), nodes, probe, shared_with, finished. Measured rates have gpu,
 model, batch_size, num_gpus, consolidated, steps_per_s; measured steps gpu, model, local_batch, nodes, gpus, layout,
 step_s. Examples: hcs cpn train runs.jsonl; hcs cpn train rates.csv runs.csv -o site.model --rename v100=V100-SXM2"""
@@ -79,7 +79,7 @@ def train(
             "adding runs with outcome succeeded, or measured rates",
             code=FAILED,
         )
-    settings = Settings(trees="boosted" if trees == "auto" else trees, limit=limit)
+    settings = Settings(trees=DEFAULT if trees == "auto" else trees, limit=limit)
     found = validated(useful, seed=seed, settings=settings) if check else Validation((), {}, settings.trees)
     if trees == "auto":
         settings = msgspec.structs.replace(settings, trees=found.chosen)

@@ -20,15 +20,18 @@ from hcs.model.offers import offer_on
 from hcs.model.pods import Pod
 from hcs.model.quantities import show_bytes
 from hcs.model.refusals import Refusal, RefusedError
-from hcs.model.requests import ComputeRequest, read_request
+from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import ReferenceRates
 from hcs.placement.filters import describe
 from hcs.placement.misses import nearest_miss
-from hcs.router.decisions import Chosen, NotOurs, decide, vendor_bound
+from hcs.router.decisions import Chosen, Decision, NotOurs, decide, vendor_bound
+from hcs.router.guests import ExpectedGuests
 from hcs.router.resumption import note_for
+from hcs.router.spikes import request_of
+from hcs.rtos.hosting import asks_for_guests
 
-State = Literal["NotOurs", "Refused", "Gated", "Unplaceable", "Placeable", "Bound", "Finished"]
-"""``Placeable``: not bound, and a place exists now."""
+State = Literal["NotOurs", "Refused", "Gated", "Unplaceable", "Placeable", "Hostable", "Bound", "Finished"]
+"""``Placeable``: not bound, and a place exists now. ``Hostable``: asks for RTOS guests and nothing else of ours."""
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -71,19 +74,24 @@ class Answer(msgspec.Struct, frozen=True):
     says: str = ""
     notes: tuple[str, ...] = ()
 
+    @property
+    def asks_cards(self) -> bool:
+        """Whether cards are among what it asks for."""
+        return self.request is not None and bool(self.request.containers)
+
 
 def explain_pod(pod: Pod, cluster: Cluster, *, reference_rates: ReferenceRates | None = None) -> Answer:
     """Explain one pod of the cluster, or one that is not in it yet."""
     answer = Answer(pod=pod.key, state="NotOurs", phase=pod.status.phase)
     try:
-        request = read_request(pod)
+        request = request_of(pod, cluster.domain)
     except RefusedError as error:
         return msgspec.structs.replace(answer, state="Refused", refusals=of_pod(error.refusals))
     if request is None:
-        return answer
+        return _hosted(pod, answer, cluster) if asks_for_guests(pod) else answer
     answer = msgspec.structs.replace(answer, request=request, asks=in_words(request), says=_scheduler_says(pod))
     answer = msgspec.structs.replace(answer, waits=_waits_for(pod, cluster))
-    _, held = cluster.held.get(pod.metadata.uid, (pod, None))
+    held = cluster.taken.get(pod.metadata.uid)
     if pod.finished:
         return msgspec.structs.replace(answer, state="Finished")
     if held is not None:
@@ -95,24 +103,16 @@ def explain_pod(pod: Pod, cluster: Cluster, *, reference_rates: ReferenceRates |
 def _pending(
     pod: Pod, request: ComputeRequest, answer: Answer, cluster: Cluster, reference_rates: ReferenceRates | None
 ) -> Answer:
-    kept_out = {node.metadata.name: refusal for node in cluster.nodes if (refusal := _kept_out(pod, node))}
-    every = [node.metadata.name for node in cluster.nodes] or [node.name for node in cluster.inventories]
+    every, kept_out = _nodes(pod, cluster)
     nodes = [name for name in every if name not in kept_out]
     answer = msgspec.structs.replace(answer, nodes=len(every))
 
-    def decided(asking: Pod) -> Any:
-        return decide(
-            asking,
-            nodes,
-            cluster.snapshot,
-            offers=cluster.offers,
-            note=note_for(asking, cluster.inventories),
-            reference_rates=reference_rates,
-            silent=cluster.silent,
-        )
+    def decided(asking: Pod) -> Decision:
+        return _decide(asking, nodes, cluster, reference_rates)
 
     decision = decided(pod)
-    assert not isinstance(decision, NotOurs)  # the request was read above
+    if isinstance(decision, NotOurs):
+        return msgspec.structs.replace(answer, state="NotOurs")  # spikes alone, by another scheduler
     if isinstance(decision, Chosen):
         place = Place(decision.node, decision.allocation, decision.reason)
         state: State = "Gated" if pod.spec.schedulingGates else "Placeable"
@@ -134,6 +134,51 @@ def _pending(
         refusals=_grouped({**decision.nodes, **kept_out}),
         nearest=miss.sentence if miss else "",
         offer=offer,
+    )
+
+
+def _nodes(pod: Pod, cluster: Cluster) -> tuple[list[str], dict[str, Refusal]]:
+    """All nodes, and those of them that kube-scheduler keeps the pod out of."""
+    kept_out = {node.metadata.name: refusal for node in cluster.nodes if (refusal := _kept_out(pod, node))}
+    every = [node.metadata.name for node in cluster.nodes] or [node.name for node in cluster.inventories]
+    return every, kept_out
+
+
+def _decide(
+    pod: Pod, nodes: Sequence[str], cluster: Cluster, reference_rates: ReferenceRates | None = None
+) -> Decision:
+    """What the router would say."""
+    return decide(
+        pod,
+        nodes,
+        cluster.snapshot,
+        offers=cluster.offers,
+        note=note_for(pod, cluster.inventories),
+        reference_rates=reference_rates,
+        silent=cluster.silent,
+        guests=ExpectedGuests().by_node(cluster.pods),
+        domain=cluster.domain,
+        cores=[held for uid, held in cluster.taken.items() if uid != pod.metadata.uid and held.cores],
+    )
+
+
+def _hosted(pod: Pod, answer: Answer, cluster: Cluster) -> Answer:
+    """A pod that asks for RTOS guests alone: the router only leaves nodes out for it."""
+    answer = msgspec.structs.replace(answer, asks="RTOS guests", says=_scheduler_says(pod))
+    if pod.finished:
+        return msgspec.structs.replace(answer, state="Finished")
+    if pod.spec.nodeName:
+        return msgspec.structs.replace(answer, state="Hostable")
+    every, kept_out = _nodes(pod, cluster)
+    decision = _decide(pod, [name for name in every if name not in kept_out], cluster)
+    if isinstance(decision, Chosen):
+        return answer
+    unable = decision.unable if isinstance(decision, NotOurs) else decision.nodes
+    return msgspec.structs.replace(
+        answer,
+        state="Hostable" if isinstance(decision, NotOurs) else "Unplaceable",
+        nodes=len(every),
+        refusals=_grouped({**unable, **kept_out}),
     )
 
 
@@ -179,7 +224,10 @@ def in_words(request: ComputeRequest) -> str:
     """
     several = len(request.containers) > 1
     each = [f"{c.name}: {describe(c)}" if several else describe(c) for c in request.containers]
+    each += [f"{amount} {name}" for name, amount in request.capacities]
     parts = [" + ".join(each)]
+    if not request.containers:
+        return parts[0]
     if request.vendors:
         parts.append(f"of {' or '.join(request.vendors)}")
     if request.models:
@@ -210,6 +258,13 @@ def grants_in_words(allocation: Allocation) -> list[str]:
         + ("the whole card" if allocation.exclusive else f"{show_bytes(grant.bytes)} of it")
         for container, grants in allocation.containers.items()
         for grant in grants
+    ] + [
+        *(f"{amount} {name} of the node" for name, amount in allocation.capacities.items()),
+        *(
+            f"{container}: cores {grant.width}x{grant.height} at ({grant.x},{grant.y}) of board {grant.board}"
+            for container, cores in allocation.cores.items()
+            for grant in cores
+        ),
     ]
 
 
@@ -237,6 +292,8 @@ def _willing(pod: Pod) -> Pod:
 
 NEAREST: Final = (
     "CardsTaken",
+    "CapacityTaken",
+    "Fragmented",
     "CardsUnavailable",
     "DeviceUnhealthy",
     "DeviceQuarantined",
@@ -249,6 +306,7 @@ NEAREST: Final = (
     "TooFewCards",
     "AcuTooHigh",
     "VramTooSmall",
+    "CapacityTooSmall",
     "DerivedRateOnly",
     "NoRate",
     "NoKnownRate",

@@ -11,6 +11,7 @@ from typer.main import get_command
 
 from hcs.cli.commands import COMMANDS, Registered
 from hcs.cli.errors import INTERRUPTED, TIMEOUT, CommandError, usage_error
+from hcs.model.refusals import RefusedError
 
 _BY_NAME: Final = {command.name: command for command in COMMANDS}
 
@@ -51,6 +52,10 @@ class LazyGroup(TyperGroup):
             code = result if isinstance(result, int) else 0
         except CommandError as error:
             code = _tell(error)
+        except RefusedError as error:  # of a program, before it began
+            first = error.refusals[0]
+            why, _, hint = first.message.rpartition("; ")
+            code = _tell(CommandError(f"refused: {first.reason}", why or hint, hint if why else "--help"))
         except typer.TyperException as error:
             code = _tell(usage_error(error))
         except (typer.Abort, KeyboardInterrupt):

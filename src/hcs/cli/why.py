@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from hcs.cli.cluster import read_cluster
+from hcs.cli.cluster import Cluster, read_cluster
 from hcs.cli.errors import USAGE, CommandError
 from hcs.cli.explaining import (
     Answer,
@@ -24,6 +24,7 @@ from hcs.cli.output import say_styled, width, write_data
 from hcs.model import names
 from hcs.model.pods import Pod
 from hcs.model.refusals import RefusedError
+from hcs.neuro.capacities import DOMAIN
 from hcs.ura.catalogue import load_catalogue
 
 _GROUPS: Final = 5
@@ -37,6 +38,9 @@ def run(
         Path | None, typer.Option("-f", "--filename", help="Explain a manifest instead, admission included.")
     ] = None,
     namespace: Namespace = None,
+    spiking_domain: Annotated[
+        str, typer.Option(help="Domain of the spiking resources, as router and neuroplugin are set.")
+    ] = DOMAIN,
     output: Output = None,
     json: Json = False,
     kubeconfig: Kubeconfig = None,
@@ -52,16 +56,18 @@ def run(
         raise CommandError(
             "name one pod, or one file", "a pod or -f FILE is needed, not both", "hcs why POD -n NAMESPACE", code=USAGE
         )
-    answer = (
-        _of_file(file, namespace, kubeconfig, context) if file else _of_pod(pod or "", namespace, kubeconfig, context)
-    )
+
+    def read() -> Cluster:
+        return read_cluster(kubeconfig, context, domain=spiking_domain)
+
+    answer = _of_file(file, namespace, read, spiking_domain) if file else _of_pod(pod or "", namespace, read)
     if not write_data(answer, format, names=[answer.pod]):
         say_styled(screen(answer, wide=format == "wide", columns=min(width(), 120)))
 
 
-def _of_pod(name: str, namespace: str | None, kubeconfig: str | None, context: str | None) -> Answer:
+def _of_pod(name: str, namespace: str | None, read: Callable[[], Cluster]) -> Answer:
     name = name.removeprefix("pod/").removeprefix("pods/")
-    cluster = read_cluster(kubeconfig, context)
+    cluster = read()
     where = namespace or cluster.namespace or "default"
     found = cluster.pod(name, where)
     if found is None:
@@ -74,19 +80,19 @@ def _of_pod(name: str, namespace: str | None, kubeconfig: str | None, context: s
     return explain_pod(found, cluster, reference_rates=cluster.rates)
 
 
-def _of_file(path: Path, namespace: str | None, kubeconfig: str | None, context: str | None) -> Answer:
+def _of_file(path: Path, namespace: str | None, read: Callable[[], Cluster], domain: str) -> Answer:
     from hcs.injector.mutation import mutate
     from hcs.injector.settings import Settings
 
     raw = _manifest(path)
     raw.setdefault("metadata", {}).setdefault("namespace", namespace or "default")
     try:
-        pod = msgspec.convert(mutate(raw, load_catalogue(), Settings()), Pod)
+        pod = msgspec.convert(mutate(raw, load_catalogue(), Settings(spiking_domain=domain)), Pod)
     except RefusedError as error:
         metadata = raw["metadata"]
         key = f"{metadata['namespace']}/{metadata.get('name') or metadata.get('generateName') or 'unnamed'}"
         return Answer(pod=key, state="Refused", refusals=of_pod(error.refusals))
-    cluster = read_cluster(kubeconfig, context)
+    cluster = read()
     return explain_pod(pod, cluster, reference_rates=cluster.rates)
 
 
@@ -163,8 +169,10 @@ def _headline(answer: Answer) -> str:
             return "asks HCS for nothing; kubectl describe tells the rest"
         case "Refused":
             return "is refused at admission"
+        case "Hostable":
+            return "has RTOS guests and needs no card; kube-scheduler chooses among the nodes that can host them"
         case "Finished":
-            return f"is over ({answer.phase}) and holds no card"
+            return f"is over ({answer.phase}) and holds " + ("no card" if answer.asks_cards else "nothing any more")
         case "Bound":
             node = answer.place.node if answer.place else "?"
             return f"is on {node} ({answer.phase or 'bound'})"
@@ -178,7 +186,10 @@ def _headline(answer: Answer) -> str:
 
 def _place_lines(place: Place, line: Callable[[str, str], Iterator[Line]]) -> Iterator[Line]:
     allocation = place.allocation
-    yield from line("card", f"{allocation.vendor} {allocation.model} on {place.node}")
+    if allocation.containers:
+        yield from line("card", f"{allocation.vendor} {allocation.model} on {place.node}")
+    else:
+        yield from line("node", place.node)
     for grant in grants_in_words(allocation):
         yield from line("gets", grant)
     if allocation.exchange:

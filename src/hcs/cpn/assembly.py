@@ -12,16 +12,19 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from hcs.cpn import controller, learning, transfers
 from hcs.cpn.collect.cluster import LiveCluster
 from hcs.cpn.collect.meters import ClusterMeters
 from hcs.cpn.collect.registry import Registry
+from hcs.cpn.collect.registry import Settings as Collecting
 from hcs.cpn.controller import Controller
+from hcs.cpn.controller import Settings as Controlling
 from hcs.cpn.forecasts import Forecasts
 from hcs.cpn.learning import Learner, restored
+from hcs.cpn.learning import Settings as Learning
 from hcs.cpn.leases import Leadership
 from hcs.cpn.tables import load_messages
 from hcs.cpn.transfers import RATES, Mover
+from hcs.cpn.transfers import Settings as Moving
 from hcs.store.queue import QueueStore
 from hcs.wide.jobs import Milliseconds
 from hcs.wide.network import Link
@@ -35,10 +38,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``stores`` are stores of bytes that belong to no cluster: the address of each by its place.
     """
 
-    controller: controller.Settings = controller.Settings()
-    learning: learning.Settings = learning.Settings()
-    transfers: transfers.Settings = transfers.Settings()
+    controller: Controlling = Controlling()
+    learning: Learning = Learning()
+    transfers: Moving = Moving()
     planning: Planning = Planning()
+    collecting: Collecting = Collecting()
     stores: dict[str, str] = {}
 
 
@@ -76,7 +80,7 @@ class Parts:
             make_cluster: makes a live cluster of its configuration.
         """
         self.store, self.settings, self.leadership = store, settings or Settings(), leadership
-        self.clusters = Registry(make_cluster, queue=store.queue_id)
+        self.clusters = Registry(make_cluster, queue=store.queue_id, **self.settings.collecting.arguments())
         self.forecasts = Forecasts(restored(store, trained, seed=self.settings.learning.seed))
         learner = Learner(store, self.forecasts, offload=offload, now=now, settings=self.settings.learning)
         self.mover = Mover(

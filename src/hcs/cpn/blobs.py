@@ -162,6 +162,7 @@ class BlobStore:
         http: Callable[[], httpx2.AsyncClient] = lambda: httpx2.AsyncClient(timeout=30.0, trust_env=False),
         pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
+        offload: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread,
         sources: tuple[str, ...] = (),
         token: str = "",
     ) -> None:
@@ -171,10 +172,12 @@ class BlobStore:
             http: makes a client towards other stores.
             pause: how to wait between attempts.
             clock: seconds.
+            offload: where large files are hashed.
             sources: beginnings of the addresses it may fetch from; none: any.
             token: what writers must show as a bearer token; empty: nothing.
         """
         self.files, self._http, self._pause, self._clock = files, http, pause, clock
+        self._offload = offload
         self._sources, self._token = sources, token
         self._progress: dict[str, Progress] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -226,7 +229,7 @@ class BlobStore:
         self._writing.add(digest)
         try:
             await self._write(digest, request.stream(), 0)
-            size = await asyncio.to_thread(self.files.finish, digest)
+            size = await self._offload(lambda: self.files.finish(digest))
         except BaseException:
             self.files.part(digest).unlink(missing_ok=True)
             raise
@@ -252,7 +255,8 @@ class BlobStore:
     async def _fetching(self, request: Request) -> Response:
         digest = checked(request.path_params["digest"])
         path, found = self.files.path(digest), self._progress.get(digest)
-        if path is not None and (found is None or found.state != "done"):
+        # While its task runs, only that knows how long it took and how much really came.
+        if path is not None and digest not in self._tasks and (found is None or found.state != "done"):
             size = path.stat().st_size
             found = Progress(digest, "done", size, size)
         if found is None:
@@ -282,7 +286,7 @@ class BlobStore:
         for attempt in range(TRIES):
             try:
                 moved += await self._bring_rest(digest, source, began)
-                size = await asyncio.to_thread(self.files.finish, digest)
+                size = await self._offload(lambda: self.files.finish(digest))
             except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
                 message = f"{source}: {error!r}"
                 await self._pause(min(30.0, 0.25 * 2.0**attempt))

@@ -16,28 +16,28 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from hcs.cpn import deciding
-from hcs.cpn.clusterjobs import RejectedError, UnansweredError
+from hcs.cpn.broom import Broom
 from hcs.cpn.dispatch import Dispatcher
 from hcs.cpn.dispatch import Settings as Dispatching
-from hcs.cpn.endings import Messages, over
+from hcs.cpn.endings import Messages
 from hcs.cpn.forecasts import Forecasts
 from hcs.cpn.jobmanifest import Overlay
 from hcs.cpn.learning import Learner
 from hcs.cpn.ledger import host_memory_left
-from hcs.cpn.orphans import Graces, first_seen, judge
+from hcs.cpn.orphans import Graces
+from hcs.cpn.pairs import Pairs, partings, welcomed
+from hcs.cpn.promises import Promises
 from hcs.cpn.service import Expectation, Why
 from hcs.cpn.stepping import Stepper
 from hcs.cpn.views import Cluster, ClusterView
 from hcs.cpn.watching import Station
-from hcs.kube import resources
 from hcs.kube.connection import ApiUnreachableError
-from hcs.model import names
 from hcs.model.refusals import Refusal
 from hcs.store.clusters import ClusterConfig
 from hcs.store.database import Change
 from hcs.store.errors import StaleEntryError, StoreError
 from hcs.store.queue import QueueStore
-from hcs.wide.entries import LABEL_ENTRY, Entry, Placement
+from hcs.wide.entries import Entry
 from hcs.wide.jobs import Blob, Job, Milliseconds
 from hcs.wide.lifecycle import PLACED
 from hcs.wide.network import Network
@@ -81,12 +81,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``cpu_threshold``: busy share of a cluster's CPUs above which nothing is started there. ``sharing``: jobs whose
     memory is known may share a card. ``closed``: no more jobs are expected, so the last end counts.
     ``gather``: how long changes are gathered before a decision. ``at_least``: a decision is made so often anyway.
+    ``lag``: how much later than it happens an end may be seen; cards are booked for that long past it.
+    ``first_look``: for how long a start waits until all clusters have shown what runs there.
     """
 
     cpu_threshold: float = 0.9
     sharing: bool = True
     closed: bool = False
     gather: float = 0.02
+    lag: float = 2.0
+    first_look: float = 15.0
     at_least: float = 30.0
     sweep: float = 15.0
     dispatching: Dispatching = Dispatching()
@@ -133,7 +137,7 @@ class Controller:
             registry: where the metrics live.
             settings: limits.
         """
-        self.store, self._clusters, self._forecasts, self._learner = store, clusters, forecasts, learner
+        self.store, self._clusters, self._forecasts, self.learner = store, clusters, forecasts, learner
         self.registry = registry or CollectorRegistry()
         self.now, self._data, self._may_act, self._offload = now, data, may_act, offload
         self._plan = planner or Planner().decide
@@ -149,25 +153,24 @@ class Controller:
             may_act=may_act,
             learned=learner.take,
             card_memory=self._card_memory,
+            gone=self._gone,
             settings=self.settings.dispatching,
         )
         self.stepper = Stepper(self.dispatcher.step)
         kept = store.kept(MEMORY)
         self._memory = msgspec.json.decode(kept, type=deciding.Memory) if kept else deciding.Memory()
+        self._broom = Broom(store, self.settings.graces, now=now, may_act=may_act)
+        self._pairs: tuple[int, Pairs] | None = None
         self._line: tuple[tuple[Any, ...], FairLine, set[str]] | None = None
         self._expected: dict[str, Expectation] = {}
         self._last: tuple[deciding.Question, deciding.Situation] | None = None
-        self._unclaimed: dict[str, dict[str, Milliseconds]] = {}
-        self._troubles: dict[str, Milliseconds] = {}
-        """When something last happened that excuses a promise: an overrun, lost cards, a cluster out of reach."""
         self._measure = Histogram(
             "hcs_cpn_decision_seconds",
             "How long a decision took.",
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
             registry=self.registry,
         )
-        self._broken = Counter("hcs_cpn_promises_broken", "Promises not kept for no reason.", registry=self.registry)
-        self._moved = Counter("hcs_cpn_promises_excused", "Promises made anew, with a reason.", registry=self.registry)
+        self._promises = Promises(self.registry)
         self._starts = Counter("hcs_cpn_starts", "Placements written down.", registry=self.registry)
         self._stuck = Gauge("hcs_cpn_stuck_jobs", "Jobs without a step for too long.", registry=self.registry)
         store.on_change(self._changed)
@@ -185,7 +188,7 @@ class Controller:
                 group.create_task(self.stepper.run())
                 group.create_task(self._decide_often())
                 group.create_task(self._sweep_often())
-                group.create_task(self._learner.run(self._taught))
+                group.create_task(self.learner.run(self._taught))
         finally:
             for _, task in self._stations.values():
                 task.cancel()
@@ -199,6 +202,8 @@ class Controller:
         """Of the store: what is on its way gets its next step, and everything else a decision."""
         if change.entry is None:
             self._configs = {config.name: config for config in self.store.clusters()}
+            for entry in self.store.entries(PLACED):
+                self.stepper.wake(entry.id)
         elif change.entry.state in PLACED:
             self.stepper.wake(change.entry.id)
             if change.entry.state != "Placing":
@@ -250,6 +255,10 @@ class Controller:
         found = self._stations.get(name)
         return found[0] if found else None
 
+    def _gone(self, name: str) -> bool:
+        config, cluster = self._configs.get(name), self._clusters.clusters().get(name)
+        return config is not None and config.gone and (cluster is None or not cluster.view().reachable)
+
     def _card_memory(self, cluster: str, kind: str) -> int | None:
         return next(
             (pool.memory for view in self.views() if view.name == cluster for pool in view.pools if pool.kind == kind),
@@ -258,7 +267,21 @@ class Controller:
 
     # Deciding
 
+    async def _look_first(self) -> None:
+        """Before anything is started: what of ours runs already, where that can be seen within a while.
+
+        A queue that was put back from a copy knows nothing of Jobs that were sent since; deciding first would send them
+        a second time.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.first_look):
+                while not all(station.synced for station, _ in self._stations.values()):
+                    self._meet()
+                    await asyncio.sleep(0.1)
+        await self._broom.sweep(station for station, _ in self._stations.values())
+
     async def _decide_often(self) -> None:
+        looked = False
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._until_next()):  # wait_for of Python 3.11 may swallow a cancellation
@@ -267,7 +290,11 @@ class Controller:
             self._wake.clear()
             self._meet()
             if not self._may_act():
+                looked = False
                 continue
+            if not looked:
+                await self._look_first()
+                looked = True
             try:
                 await self.decide()
             except StoreError as error:
@@ -298,7 +325,7 @@ class Controller:
             return
         question = deciding.ask(situation)
         plan: Plan = await self._offload(lambda: self._plan(question.snapshot))
-        self._judge_promises(plan, question, situation)
+        self._promises.judge(plan, question, situation, self._last[0] if self._last else None)
         self._expected = deciding.expectations(plan, question, situation)
         self._last = question, situation
         self._carry_out(plan, question, situation)
@@ -308,7 +335,10 @@ class Controller:
         now = self.now()
         views = tuple(self.views())
         queued = tuple(self.store.entries(["Queued"]))
+        self._part(now)
         placed = tuple(self.store.entries(PLACED))
+        if self._pairs is None or self._pairs[0] != self._forecasts.revision:
+            self._pairs = self._forecasts.revision, Pairs(self._forecasts.slowdowns())
         kinds = {pool.kind for view in views for pool in view.pools}
         kinds |= {entry.placement.kind for entry in placed if entry.placement is not None}
         situation = deciding.Situation(
@@ -322,10 +352,20 @@ class Controller:
             refused=self.dispatcher.refused,
             threshold=self.settings.cpu_threshold,
             sharing=self.settings.sharing,
+            pairs=self._pairs[1],
             closed=self.settings.closed,
+            lag=round(self.settings.lag * 1000),
+            gone=frozenset(name for name in self._configs if self._gone(name)),
         )
         patience = max(self._memory.patience, self._patience(deciding.ask(situation)))
         return msgspec.structs.replace(situation, memory=msgspec.structs.replace(self._memory, patience=patience))
+
+    def _part(self, now: Milliseconds) -> None:
+        """Who shared a card with a job that is gone now goes on alone."""
+        placed = {entry.id: entry for entry in self.store.entries(PLACED)}
+        for entry, placement in partings(placed, self.store.get, now):
+            with contextlib.suppress(StaleEntryError):
+                self.store.amend(entry, now=entry.changed, placement=placement)
 
     def _patience(self, question: deciding.Question) -> Milliseconds:
         """Every job joins the fair line as it comes; the line begins anew when the fleet or what is known changes."""
@@ -362,8 +402,22 @@ class Controller:
                 except StaleEntryError:
                     continue
                 self._starts.inc()
+                if place.host is not None:
+                    self._welcome(place.host, entry.id, question, situation)
             self._give_up(plan, entries)
             self._remember(memory)
+
+    def _welcome(self, host: str, guest: str, question: deciding.Question, situation: deciding.Situation) -> None:
+        """Write down that a host's end comes later now."""
+        entry = self.store.get(host)
+        runs = next((live for live in question.snapshot.running if live.job.id == host), None)
+        sharing = question.snapshot.sharing
+        if entry is None or runs is None or sharing is None:
+            return
+        pool = question.pools[runs.pool]
+        placement = welcomed(entry, runs, question.jobs[guest], pool, sharing, situation.now)
+        if placement is not None:
+            self.store.amend(entry, now=entry.changed, placement=placement)
 
     def _give_up(self, plan: Plan, entries: Mapping[str, Entry]) -> None:
         """A job that ran out of memory on the largest cards there are would wait for ever; its owner is told."""
@@ -390,94 +444,12 @@ class Controller:
             self.store.keep(MEMORY, msgspec.json.encode(memory))
             self._memory = memory
 
-    def _judge_promises(self, plan: Plan, question: deciding.Question, situation: deciding.Situation) -> None:
-        """Count promises that were not kept, apart from those for which there is a reason."""
-        now = situation.now
-        made, started = {place.job: place for place in plan.promises}, {place.job for place in plan.starts}
-        shut = set(question.shut)
-        overran = any(
-            entry.placement is not None
-            and now > entry.placement.upper + (entry.placement.started or now) - entry.placement.decided
-            for entry in situation.placed
-        )
-        cards = {pool.name: pool.cards for pool in question.snapshot.pools}
-        before = {name: pool.cards for name, pool in self._last[0].pools.items()} if self._last else cards
-        lost = any(cards.get(name, 0) < count for name, count in before.items())
-        if shut or overran or lost or self._last is None:
-            self._troubles["fleet"] = now
-        for place in situation.memory.promises:
-            after = made.get(place.job)
-            if place.job in started or place.job not in question.jobs:
-                continue
-            if after is not None and after.start <= place.start:
-                continue
-            # A trouble is over once all that was promised before it has been promised anew.
-            excused = "fleet" in self._troubles and now - self._troubles["fleet"] <= max(0, place.end - place.start)
-            (self._moved if excused else self._broken).inc()
-            if not excused:
-                log.warning("a promise was broken: job=%s promised=%d now=%s", place.job, place.start, after)
-
-    # What nobody claims
-
     async def _sweep_often(self) -> None:
         while True:
             await asyncio.sleep(self.settings.sweep)
             if self._may_act():
-                await self.sweep()
+                await self._broom.sweep(station for station, _ in self._stations.values())
             self._watch_over()
-
-    async def sweep(self) -> None:
-        """Look at every Job with our label once."""
-        for name, (station, _) in list(self._stations.items()):
-            if not station.synced:
-                continue
-            jobs = list(station.jobs.values())
-            found = {job.metadata.uid: (job, self._entry(job)) for job in jobs}
-            known = self._unclaimed.get(name, {})
-            now = self.now()
-            doubtful = {
-                uid
-                for uid, (job, entry) in found.items()
-                if judge(job, name, entry, now, now, self.settings.graces).reason != "Claimed"
-            }
-            self._unclaimed[name] = first_seen(known, doubtful, now)
-            for uid, since in self._unclaimed[name].items():
-                job, _ = found[uid]
-                try:
-                    await self._judge(station, job, since)
-                except (UnansweredError, RejectedError) as error:
-                    log.warning("a Job nobody claims is left for now: job=%s error=%s", job.metadata.name, error)
-
-    def _entry(self, job: resources.Job) -> Entry | None:
-        return self.store.get((job.metadata.labels or {}).get(LABEL_ENTRY, ""))
-
-    async def _judge(self, station: Station, seen: resources.Job, since: Milliseconds) -> None:
-        """Judge a Job as the cluster has it now: what was seen may be old."""
-        namespace = seen.metadata.namespace or "default"
-        if judge(seen, station.name, self._entry(seen), since, self.now(), self.settings.graces).action == "keep":
-            return
-        job = await station.actions.get(seen.metadata.name, namespace)
-        if job is None or job.metadata.uid != seen.metadata.uid:
-            return
-        entry = self._entry(job)
-        verdict = judge(job, station.name, entry, since, self.now(), self.settings.graces)
-        if not self._may_act():
-            return
-        if verdict.action == "delete":
-            log.info("deleting a Job: reason=%s %s", verdict.reason, verdict.message)
-            await station.actions.delete(job.metadata.name, namespace)
-        elif verdict.action == "adopt" and entry is not None:
-            self._adopt(entry, station, job)
-
-    def _adopt(self, entry: Entry, station: Station, job: resources.Job) -> None:
-        """An entry that waits takes back the Job that runs for it; it passes through its states as any other."""
-        now = self.now()
-        template = (job.spec.get("template") or {}).get("metadata") or {}
-        kind = str((template.get("annotations") or {}).get(names.MODELS, ""))
-        placement = Placement(station.name, kind, now, now, now, job.metadata.name, uid=job.metadata.uid)
-        message = f"its Job {job.metadata.name} is on {station.name} already{' and over' if over(job) else ''}"
-        with contextlib.suppress(StaleEntryError):
-            self.store.move(entry, "Placing", now=now, reason="TakenBack", message=message, placement=placement)
 
     def _watch_over(self) -> None:
         """Tell of entries that have not moved for longer than a step may take."""

@@ -10,6 +10,7 @@ import msgspec
 
 from hcs.cpn.forecasts import memory_ask, run_time
 from hcs.cpn.ledger import closed_pools, kind_of, pools_of, running_of
+from hcs.cpn.pairs import Pairs, has_partner
 from hcs.cpn.service import Expectation, Verdict, Why
 from hcs.cpn.views import ClusterView
 from hcs.model import names
@@ -35,7 +36,7 @@ class Situation(msgspec.Struct, frozen=True):
 
     ``forecasts`` by entry and kind; ``refused`` are entries and clusters that would not have them, until when.
     ``threshold`` is the busy share of a cluster's CPUs above which nothing is started there. ``sharing``: jobs whose
-    memory is known may share a card.
+    memory is known may share a card. ``gone`` are clusters that nobody expects back soon.
     """
 
     now: Milliseconds
@@ -48,7 +49,10 @@ class Situation(msgspec.Struct, frozen=True):
     refused: Mapping[tuple[str, str], Milliseconds] = {}
     threshold: float = 1.0
     sharing: bool = True
+    pairs: Pairs | None = None
     closed: bool = False
+    lag: Milliseconds = 0
+    gone: frozenset[str] = frozenset()
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -62,10 +66,15 @@ class Question(msgspec.Struct, frozen=True):
 
 def ask(situation: Situation) -> Question:
     """The planner's snapshot of a situation."""
-    pools = pools_of(situation.views, situation.placed)
+    every = pools_of(situation.views, situation.placed)
+    pools = tuple(pool for pool in every if pool.cluster not in situation.gone)
     shut, why = closed_pools(situation.views, pools, situation.placed, situation.now, situation.threshold)
     jobs = {entry.id: job_of(entry, pools, situation) for entry in situation.queued}
     running = running_of(situation.placed, lambda entry: job_of(entry, pools, situation))
+    sharing = None
+    if situation.sharing and situation.pairs is not None:
+        hosts = (live.job for live in running)
+        sharing = situation.pairs.sharing(jobs.values(), hosts, pools, situation.threshold)
     snapshot = Snapshot(
         now=situation.now,
         pools=pools,
@@ -77,6 +86,9 @@ def ask(situation: Situation) -> Question:
         closed=situation.closed,
         patience=situation.memory.patience,
         network=situation.network,
+        sharing=sharing,
+        away=tuple(pool for pool in every if pool.cluster in situation.gone),
+        lag=situation.lag,
     )
     return Question(snapshot, why, {pool.name: pool for pool in pools}, jobs)
 
@@ -105,7 +117,19 @@ def job_of(entry: Entry, pools: Sequence[Pool], situation: Situation) -> Job:
         deadline=asked.deadline,
         inputs=asked.inputs,
         memory=memory_ask(entry, next(iter(found.values()), None)),
+        profile=_profile(entry, next(iter(found.values()), None), situation),
+        cpu=asked.cpu * asked.pods,
     )
+
+
+def _profile(entry: Entry, found: Forecast | None, situation: Situation) -> str:
+    """What it computes, where it may share a card: one that has its card to itself stays so until it ends."""
+    held = entry.placement
+    if held is not None:
+        # A card is shared by two.
+        taken = not held.shared or held.host is not None or held.rate < 1000
+        return "" if taken else entry.submission.model
+    return entry.submission.model if may_share(entry, found, sharing=situation.sharing) else ""
 
 
 def may_share(entry: Entry, found: Forecast | None, *, sharing: bool) -> bool:
@@ -125,17 +149,26 @@ def placement_of(entry: Entry, place: Place, question: Question, situation: Situ
     kind = kind_of(pool)
     found = situation.forecasts.get(entry.id, {}).get(kind)
     run = question.jobs[entry.id].times[pool.kind]
+    sharing, model = question.snapshot.sharing, question.jobs[entry.id].profile
+    rate = 1000
+    if place.host is not None and sharing is not None:
+        host = next((live.job for live in question.snapshot.running if live.job.id == place.host), None)
+        rates = sharing.rates.get((pool.kind, model, host.profile)) if host is not None else None
+        rate = rates.guest if rates is not None else rate
     return Placement(
         cluster=pool.cluster,
         kind=kind,
         decided=situation.now,
-        expected=situation.now + run.expected,
+        expected=situation.now + run.expected * 1000 // rate,
         upper=max(place.end, situation.now + run.upper),
         job=job_name(entry.id, number),
         host=place.host,
         memory=memory_ask(entry, found),
-        shared=may_share(entry, found, sharing=situation.sharing),
+        # Alone on its card, as it was planned, unless there is somebody who could join it with a gain.
+        shared=bool(model) and (place.host is not None or has_partner(model, pool.kind, sharing)),
         probe=found is not None and found.probe_wanted,
+        beside=place.host or "",
+        rate=rate,
     )
 
 

@@ -18,8 +18,9 @@ from typing import Any, Final
 import msgspec
 
 from hcs.cpn.clusterjobs import ForeignError, RejectedError, UnansweredError
-from hcs.cpn.endings import Ending, Messages, ending, failed_container, over
+from hcs.cpn.endings import Ending, Messages, ending, failed_container, over, why_pending
 from hcs.cpn.jobmanifest import job_manifest
+from hcs.cpn.peaks import Peaks
 from hcs.cpn.reports import Report, read_log, read_pods
 from hcs.cpn.watching import Station
 from hcs.kube import resources
@@ -78,7 +79,7 @@ class Dispatcher:
         may_act: Callable[[], bool] = lambda: True,
         learned: Callable[[Finished], None] = lambda _: None,
         card_memory: Callable[[str, str], Bytes | None] = lambda cluster, kind: None,
-        used_memory: Callable[[Entry], Bytes | None] = lambda entry: None,
+        gone: Callable[[str], bool] = lambda cluster: False,
         settings: Settings | None = None,
     ) -> None:
         """Prepare.
@@ -91,12 +92,13 @@ class Dispatcher:
             may_act: whether this process is still the one that acts.
             learned: keeps what an attempt taught; called inside the transaction that records its end.
             card_memory: bytes of a card of a kind on a cluster, if known.
-            used_memory: the most an entry's job was seen to use, by the cluster's metrics.
+            gone: whether a cluster is out of reach and its operator vouches that nothing runs there any more.
             settings: limits.
         """
         self._store, self._station, self._messages, self._now = store, station, messages, now
         self._may_act, self._learned = may_act, learned
-        self._card_memory, self._used_memory = card_memory, used_memory
+        self._gone = gone
+        self._card_memory, self.peaks = card_memory, Peaks()
         self.settings = settings or Settings()
         self.notes: dict[str, tuple[str, str]] = {}
         """Of entries that stand still: why, as reason and sentence."""
@@ -117,6 +119,9 @@ class Dispatcher:
         if not self._may_act():
             self.notes[id] = "NotLeading", "another controller acts for this queue, or the lease could not be renewed"
             return 1.0
+        if self._gone(entry.placement.cluster):
+            self._lose(entry, entry.placement.cluster)
+            return None
         station = self._station(entry.placement.cluster)
         if station is None:
             self.notes[id] = (
@@ -249,11 +254,13 @@ class Dispatcher:
         assert placement is not None
         running = [pod for pod in pods if pod.status.phase == "Running"]
         if running:
-            self._began.setdefault(placement.uid, self._now())
+            ran = self._now() - self._began.setdefault(placement.uid, self._now())
+            if not placement.shared and placement.host is None:
+                self.peaks.see(placement.uid, running, station.readings(), ran)
             self.notes.pop(entry.id, None)
         elif not pods or all(pod.status.phase in ("", "Pending") for pod in pods):
             waited = (self._now() - (placement.started or self._now())) / 1000
-            self.notes[entry.id] = "PodPending", _why_pending(pods) or f"{station.name} has not started its pods yet"
+            self.notes[entry.id] = "PodPending", why_pending(pods) or f"{station.name} has not started its pods yet"
             if waited > settings.pending_limit:
                 self._withdrawn[entry.id] = (
                     "NeverStarted",
@@ -304,7 +311,7 @@ class Dispatcher:
         text = await self._log(entry, station, pods)
         ended = ending(job, pods, text, self._messages)
         report = read_log(text).over(read_pods(pods))
-        peak, source = _peak(report, self._used_memory(entry), ended, placement.memory)
+        peak, source = _peak(report, self.peaks.of(job.metadata.uid), ended, placement.memory)
         seconds = self._seconds(entry, pods)
         outcome = _OUTCOMES.get(ended.kind, "failed")
         with self._store.together():
@@ -356,6 +363,14 @@ class Dispatcher:
             return
         self._requeue(entry, reason, message, **changes)
 
+    def _lose(self, entry: Entry, cluster: str) -> None:
+        """Its cluster is gone, by its operator's word."""
+        message = f"cluster {cluster} is gone with all that ran there, as its operator says"
+        if entry.state == "Cancelling":
+            self._move(entry, "Cancelled", "ClusterGone", message)
+        else:
+            self._again(entry, "ClusterGone", message, counts=False)
+
     def _requeue(self, entry: Entry, reason: str, message: str, **changes: Any) -> None:
         self._move(entry, "Queued", reason, message, behind=True, **changes)
 
@@ -381,6 +396,7 @@ class Dispatcher:
         if after not in PLACED and entry.placement is not None:
             self._forget(entry.id)
             self._began.pop(entry.placement.uid, None)
+            self.peaks.forget(entry.placement.uid)
         log.info("job moved: job=%s state=%s reason=%s %s", entry.id, after, reason, message)
         return moved
 
@@ -408,14 +424,6 @@ def _peak(report: Report, metric: Bytes | None, ended: Ending, allowed: Bytes | 
 
 def _container(pod: resources.Pod) -> str | None:
     return pod.spec.containers[0].name if pod.spec.containers else None
-
-
-def _why_pending(pods: list[resources.Pod]) -> str:
-    for pod in pods:
-        for condition in pod.status.conditions or ():
-            if condition.type == "PodScheduled" and condition.status == "False" and condition.message:
-                return condition.message
-    return ""
 
 
 def _told_seconds(pods: list[resources.Pod]) -> float | None:

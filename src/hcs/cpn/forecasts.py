@@ -5,10 +5,11 @@ Between two completions only new jobs are asked about, all of them together.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 import msgspec
 
+from hcs.cpn.pairs import Slows
 from hcs.predict.jobs import Forecast, Work
 from hcs.wide.entries import Entry
 from hcs.wide.jobs import Bytes, Milliseconds, RunTime
@@ -42,6 +43,10 @@ class Forecasts:
     def predictor(self) -> Predicts:
         """The predictor that is asked."""
         return self._predictor
+
+    def slowdowns(self) -> Slows | None:
+        """The same predictor, where it knows what sharing a card does."""
+        return cast(Slows, self._predictor) if hasattr(self._predictor, "slowdown") else None
 
     def replace(self, predictor: Predicts) -> None:
         """Ask another predictor from now on."""

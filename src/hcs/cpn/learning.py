@@ -62,15 +62,15 @@ class Learner:
         self._store, self._forecasts, self._offload, self._now = store, forecasts, offload, now
         self._fit, self._settings = fit, settings or Settings()
         self._fresh = asyncio.Event()
-        self.fitted = 0
-        """How many predictors were made."""
+        self.learnt = 0
+        """How many runs the present predictor knows."""
 
     def take(self, finished: Finished) -> None:
         """Keep what an attempt taught; called inside the transaction that records its end."""
         entry, placement = finished.entry, finished.entry.placement
         assert placement is not None
         asked = entry.submission
-        host = self._store.get(placement.host) if placement.host else None
+        partner = self._store.get(placement.beside) if placement.beside else None
         run = Run(
             model=asked.model,
             kind=placement.kind,
@@ -81,7 +81,7 @@ class Learner:
             peak_memory=finished.peak_memory,
             outcome=finished.outcome,  # type: ignore[arg-type]
             probe=placement.probe,
-            shared_with=host.submission.model if host is not None else None,
+            shared_with=partner.submission.model if partner is not None else None,
             finished=self._now(),
         )
         if self._store.add_run(entry.id, entry.attempts, run):
@@ -118,7 +118,7 @@ class Learner:
         predictor = await self._offload(lambda: self._fit(runs, self._settings.seed))
         self._forecasts.replace(predictor)
         self._store.keep(MODEL, predictor.encode())
-        self.fitted += 1
+        self.learnt = len(runs)
         return True
 
 

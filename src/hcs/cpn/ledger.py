@@ -16,7 +16,8 @@ from hcs.wide.jobs import Bytes, Job, Milliseconds, RunTime
 from hcs.wide.snapshot import Running
 
 BLACKOUT: Final[Milliseconds] = 60_000
-"""For so long nothing is started on a cluster that is out of reach, or too busy; what is promised there stays so."""
+"""For so long at least nothing is started on a cluster that is out of reach, or too busy; what is promised there for
+later stays so."""
 
 
 def kind_at(cluster: str, kind: str) -> str:
@@ -78,7 +79,7 @@ def running_of(placed: Sequence[Entry], job: Callable[[Entry], Job]) -> list[Run
         name = pool_at(placement.cluster, placement.kind).name
         started = placement.started or placement.decided
         late = started - placement.decided
-        made.append(Running(job(entry), name, started, placement.upper + late, placement.host))
+        made.append(Running(job(entry), name, started, placement.upper + late, placement.host, placement.rate))
     return made
 
 
@@ -95,14 +96,17 @@ def closed_pools(
             why[view.name] = "CpuBusy", f"cluster {view.name} takes nothing more: {busy}, the limit is {threshold:.0%}"
     named = {view.name for view in views}
     held = cards_held(placed)
+    silent = {view.name: max(0, now - view.seen) for view in views if not view.reachable}
     blocked = []
     for pool in pools:
         if pool.cluster not in named:
             why.setdefault(pool.cluster, ("ClusterUnknown", f"cluster {pool.cluster} is not connected"))
         free = pool.cards - held.get((pool.cluster, kind_of(pool)), 0)
         if pool.cluster in why and free > 0:
-            shut = Job(f"~{pool.name}", free, {pool.kind: RunTime.exactly(BLACKOUT)})
-            blocked.append(Running(shut, pool.name, now, now + BLACKOUT))
+            # Who has been silent for long is expected to be so for as long again.
+            lasts = max(BLACKOUT, silent.get(pool.cluster, 0))
+            shut = Job(f"~{pool.name}", free, {pool.kind: RunTime.exactly(lasts)})
+            blocked.append(Running(shut, pool.name, now, now + lasts))
     return blocked, why
 
 

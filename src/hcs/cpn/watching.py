@@ -5,9 +5,10 @@ it belongs to at once; nothing here decides anything.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hcs.cpn.clusterjobs import ClusterJobs
+from hcs.cpn.collect.cards import CardReading
 from hcs.cpn.jobmanifest import Overlay
 from hcs.cpn.views import Cluster
 from hcs.kube import resources
@@ -68,6 +69,10 @@ class Station:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.jobs.run())
             group.create_task(self.pods.run())
+
+    def readings(self) -> Sequence[CardReading]:
+        """What exporters say of single cards; nothing where the cluster has no metrics."""
+        return getattr(self.cluster, "cards", ())
 
     def job(self, placement: Placement, namespace: str) -> resources.Job | None:
         """The placement's Job as it was last seen."""

@@ -24,6 +24,8 @@ ChangeKind = Literal["ADDED", "MODIFIED", "DELETED"]
 ALL_NAMESPACES: Final = "*"
 WATCH_SECONDS: Final = 290
 """Asked of the server for each watch, just under the five minutes at which many proxies cut connections."""
+WATCH_GRACE: Final = 30
+"""Seconds after which a watch that did not end by itself is dead: the end was lost with everything before it."""
 
 
 class Described(Protocol):
@@ -104,7 +106,7 @@ class Informer(Generic[T]):
                 failures = 0 if gone else failures + 1
                 self.problem = None if gone else error
                 log.log(
-                    logging.DEBUG if gone or failures < 2 else logging.WARNING,
+                    logging.WARNING if failures == 2 else logging.DEBUG,  # once an outage, and not for what passes
                     "watch interrupted: kind=%s error=%r attempt=%d",
                     self._resource.__name__,
                     error,
@@ -133,7 +135,7 @@ class Informer(Generic[T]):
         changes: Any = self._client.watch(
             self._resource, resource_version=version, server_timeout=WATCH_SECONDS, **self._select
         )
-        async with contextlib.aclosing(changes):
+        async with asyncio.timeout(WATCH_SECONDS + WATCH_GRACE), contextlib.aclosing(changes):
             async for kind, item in changes:
                 if kind in ("ADDED", "MODIFIED", "DELETED"):
                     self._apply(kind, item)

@@ -19,7 +19,7 @@ from hcs.neuro.capacities import DOMAIN
 from hcs.neuro.grids import Cell, Layout, Rectangle, layout
 from hcs.neuro.pods import read_spiking
 from hcs.neuro.scheduling import ANYWHERE, NodeWish, choose_rectangle
-from hcs.neuro.service import Site
+from hcs.neuro.sites import Site
 
 MAX_CELLS: Final = 65_536
 """A larger board is not reported: its masks would not fit the field. Its rectangles are chosen by its plugin."""

@@ -17,7 +17,7 @@ from hcs.model.refusals import Refusal
 from hcs.neuro.allocator import Allocator, Placed
 from hcs.neuro.capacities import DOMAIN, WORDS
 from hcs.neuro.pods import read_spiking
-from hcs.neuro.service import Affinity, shapes_of
+from hcs.neuro.sites import Affinity, shapes_of
 
 Capacities = tuple[tuple[str, int], ...]
 """(resource name, amount in its units), sorted by name."""

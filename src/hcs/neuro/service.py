@@ -6,79 +6,22 @@ event. The calls are those the field knows: InstallApp, TaskCreate, TaskRun, Tas
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal
 
 import msgspec
 
 from hcs.model.refusals import Refusal, RefusedError
-from hcs.neuro.allocator import Allocator, CoreRequest, Placed
+from hcs.neuro.allocator import CoreRequest, Placed
 from hcs.neuro.boards import BoardState
-from hcs.neuro.capacities import Amounts, capacity_of, shortages
-from hcs.neuro.corridors import Ledger
+from hcs.neuro.capacities import Amounts, shortages
 from hcs.neuro.forwarding import Endpoint, ForwardingTable
 from hcs.neuro.grids import Cell, Rectangle
 from hcs.neuro.lifecycle import ENDED, HOLDING, Event, Instruction, Life, TransitionError
 from hcs.neuro.migration import USUAL, MigrationLimits, MigrationPlan, plan_migration
-from hcs.neuro.packages import Model, Package, squarest
-from hcs.neuro.routes import Route, find_route, inner_route
+from hcs.neuro.packages import Model, Package
+from hcs.neuro.routes import Route, find_route
+from hcs.neuro.sites import ANYWHERE, Site, Wish, largest_free, no_place, shapes_of, spike_routes, worth_saying
 from hcs.neuro.tasks import Task, map_cores
 from hcs.neuro.tenants import Lease, Quota, Tenant, missing
-
-Affinity = Literal["any", "high-capacity", "near-source"]
-AFFINITIES: Final = ("any", "high-capacity", "near-source")
-
-
-class Wish(msgspec.Struct, frozen=True):
-    """Where a task would like to be. ``board`` names one; ``numa`` is the NUMA node its data comes from."""
-
-    board: str = ""
-    affinity: Affinity = "any"
-    numa: int | None = None
-
-
-ANYWHERE: Final = Wish()
-
-
-class Site:
-    """One board with its books."""
-
-    def __init__(self, board: BoardState) -> None:
-        """Begin with an empty board.
-
-        Raises:
-            RefusedError: the faults are not on the board.
-        """
-        board.check()
-        model = board.model
-        self.board = board
-        self.cores = Allocator(
-            model.layout, dead_cores=(*board.dead_cores, *model.controllers), dead_routers=board.dead_routers
-        )
-        self.ledger = Ledger(model)
-        self.taken = Amounts()
-
-    @property
-    def capacity(self) -> Amounts:
-        """What it offers with its faults of today."""
-        return capacity_of(self.board)
-
-    @property
-    def routers(self) -> int:
-        """The live routers."""
-        layout = self.board.model.layout
-        return layout.cells & ~layout.of(self.board.dead_routers)
-
-    def free(self) -> Amounts:
-        """What nobody has taken. Cores are those that are not leased, streams those whose channel is free."""
-        left = self.capacity - self.taken
-        return msgspec.structs.replace(left, cores=self.cores.free_cores, streams=self.ledger.free)
-
-    def copy(self) -> "Site":
-        """An independent copy."""
-        twin = object.__new__(Site)
-        twin.board, twin.taken = self.board, self.taken
-        twin.cores, twin.ledger = self.cores.copy(), self.ledger.copy()
-        return twin
 
 
 class NeuralService:
@@ -164,8 +107,8 @@ class NeuralService:
                 if placed is not None:
                     return self._new_lease(owner, site, placed, whole=False)
             if possible:
-                refusals.append(_no_place(site, possible[0]))
-        raise RefusedError(*_worth_saying(refusals))
+                refusals.append(no_place(site, possible[0]))
+        raise RefusedError(*worth_saying(refusals))
 
     def end_lease(self, tenant: str, number: int) -> None:
         """Give a lease back.
@@ -225,7 +168,7 @@ class NeuralService:
                 continue
             placed = site.cores.find(chosen.request)
             if placed is None:
-                refusals.append(_no_place(site, chosen.request))
+                refusals.append(no_place(site, chosen.request))
                 continue
             held = self._new_lease(owner, site, placed, whole=True)
             try:
@@ -233,7 +176,7 @@ class NeuralService:
             except RefusedError as error:
                 refusals.extend(error.refusals)
                 self._undo_lease(owner, held)
-        raise RefusedError(*_worth_saying(refusals))
+        raise RefusedError(*worth_saying(refusals))
 
     def get(self, tenant: str, number: int) -> Task:
         """One of the tenant's tasks.
@@ -524,7 +467,7 @@ class NeuralService:
                 Refusal(
                     "LeaseFull",
                     f"asks for {request} cores, and the lease has {lease.inner.free_cores} of {lease.cores} free, "
-                    f"not in one such piece; {_largest(lease.inner)} would fit",
+                    f"not in one such piece; {largest_free(lease.inner)} would fit",
                 )
             )
         lease.inner.hold(task.id, virtual.rectangle)
@@ -533,7 +476,7 @@ class NeuralService:
         rectangle = Rectangle(x, y, virtual.rectangle.width, virtual.rectangle.height)
         layout = board.model.layout
         cores = map_cores(layout, board.model, rectangle, board.live(), model.cores)
-        routes = self._spike_routes(site, model, rectangle, cores)
+        routes = spike_routes(site, model, rectangle, cores)
         ends = [cores[core] for core in (*model.inputs, *model.outputs)]
         targets = [ends[number % len(ends)] for number in range(model.streams)]
         corridors = site.ledger.reserve(task.id, targets, model.ksps, routers=site.routers)
@@ -562,33 +505,6 @@ class NeuralService:
             amounts=msgspec.structs.replace(task.amounts, cores=request.cores),
         )
 
-    def _spike_routes(
-        self, site: Site, model: Model, rectangle: Rectangle, cores: tuple[Cell, ...]
-    ) -> tuple[Route, ...]:
-        """One route for each pair of cores that synapses join; all inside the rectangle."""
-        pairs = sorted({(s.source[0], s.target[0]) for s in model.synapses if s.source[0] != s.target[0]})
-        used: dict[Cell, int] = {}
-
-        def left(cell: Cell) -> int:
-            return site.ledger.relays_left(cell) - used.get(cell, 0)
-
-        layout = site.board.model.layout
-        routes = []
-        for source, target in pairs:
-            route = inner_route(
-                layout,
-                rectangle,
-                cores[source],
-                cores[target],
-                broken=layout.of(site.board.dead_routers),
-                hop_limit=site.board.model.hop_limit,
-                relays_left=left,
-            )
-            for cell in route.relays:
-                used[cell] = used.get(cell, 0) + 1
-            routes.append(route)
-        return tuple(routes)
-
     def _unsettle(self, task: Task) -> None:
         """Give back what a task took; its addresses stay."""
         site, lease = self.sites[task.board], self.leases[task.lease]
@@ -610,7 +526,7 @@ class NeuralService:
         for site in self._order(Wish(numa=self.sites[task.board].board.numa)):
             placed = site.cores.find(task.model.request)
             if placed is None:
-                refusals.append(_no_place(site, task.model.request))
+                refusals.append(no_place(site, task.model.request))
                 continue
             saved = self._checkpoint()
             try:
@@ -618,7 +534,7 @@ class NeuralService:
             except RefusedError as error:
                 refusals.extend(error.refusals)
                 self._restore(saved)
-        raise RefusedError(*_worth_saying(refusals))
+        raise RefusedError(*worth_saying(refusals))
 
     def _free(self, task: Task) -> None:
         """Forget a task that ended; its numbers are not given again."""
@@ -664,42 +580,3 @@ def _routers_of(task: Task) -> frozenset[Cell]:
     for corridor in task.corridors:
         used.update(corridor.route.cells())
     return frozenset(used)
-
-
-def shapes_of(cores: int) -> list[CoreRequest]:
-    """Rectangles of at least so many cores, the squarest first, none more than four times as long as wide."""
-    width, height = squarest(cores)
-    shapes = [CoreRequest(width, height)]
-    for short in range(height - 1, 0, -1):
-        long = -(-cores // short)
-        if long > 4 * short:
-            break
-        shapes.append(CoreRequest(long, short))
-    return shapes
-
-
-def _largest(cores: Allocator) -> str:
-    best = max(cores.rectangles, key=lambda r: (cores.live_in(r), r), default=None)
-    return "nothing" if best is None else f"{best.width}x{best.height}"
-
-
-def _no_place(site: Site, request: CoreRequest) -> Refusal:
-    free = site.cores.free_cores
-    if free < request.cores:
-        return Refusal(
-            "CoresTaken",
-            f"asks for {request} cores, which is {request.cores}, and board {site.board.id} has {free} of "
-            f"{site.capacity.cores} free; {_largest(site.cores)} would fit",
-        )
-    return Refusal(
-        "Fragmented",
-        f"asks for {request} cores; board {site.board.id} has {free} free, but not in one such piece; "
-        f"{_largest(site.cores)} would fit, or let tasks be moved (hcs neuro place --migrate)",
-    )
-
-
-def _worth_saying(refusals: Sequence[Refusal]) -> Sequence[Refusal]:
-    """Each once; what could be at all comes before what can never be."""
-    unique = list(dict.fromkeys(refusals))
-    now = [refusal for refusal in unique if refusal.reason != "BeyondBoard"]
-    return now or unique

@@ -28,7 +28,7 @@ from hcs.model.refusals import Refusal, RefusedError
 from hcs.neuro.allocator import CoreRequest
 from hcs.neuro.forwarding import network_policy
 from hcs.neuro.packages import MAX_BYTES, read_package
-from hcs.neuro.service import Affinity, Wish
+from hcs.neuro.sites import Affinity, Wish
 from hcs.neuro.tenants import Quota, missing
 from hcs.neuroplugin.operator import Operator, cells_of, described
 from hcs.neuroplugin.overview import overview

@@ -19,7 +19,8 @@ from hcs.model.refusals import Refusal, RefusedError
 from hcs.neuro.capacities import WORDS, Amounts, capacity_of
 from hcs.neuro.grids import Rectangle
 from hcs.neuro.scheduling import choose_rectangle
-from hcs.neuro.service import NeuralService, Site
+from hcs.neuro.service import NeuralService
+from hcs.neuro.sites import Site
 from hcs.neuroplugin.plans import Plan
 from hcs.neuroplugin.settings import Settings
 

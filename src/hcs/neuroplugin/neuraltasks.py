@@ -22,7 +22,7 @@ from hcs.model import names
 from hcs.model.pods import ObjectMeta
 from hcs.model.refusals import RefusedError
 from hcs.neuro.packages import read_package
-from hcs.neuro.service import AFFINITIES, Wish
+from hcs.neuro.sites import AFFINITIES, Wish
 from hcs.neuro.tasks import Task
 from hcs.neuroplugin.operator import Operator
 

@@ -15,7 +15,8 @@ from hcs.deviceplugin.plugin import DIRECTORY, DevicePlugin
 from hcs.deviceplugin.podresources import SOCKET, Holder, PodResources, PodResourcesError
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.neuro.drivers import BoardDriver, DriverError, Limits
-from hcs.neuro.service import NeuralService, Site
+from hcs.neuro.service import NeuralService
+from hcs.neuro.sites import Site
 from hcs.neuroplugin.app import build
 from hcs.neuroplugin.books import Books
 from hcs.neuroplugin.neuraltasks import NeuralTasks

@@ -15,7 +15,8 @@ from hcs.neuro.drivers import BoardDriver, DriverError, Limits, Load, Spike, Usa
 from hcs.neuro.grids import Cell
 from hcs.neuro.lifecycle import Event
 from hcs.neuro.packages import Package
-from hcs.neuro.service import ANYWHERE, NeuralService, Wish
+from hcs.neuro.service import NeuralService
+from hcs.neuro.sites import ANYWHERE, Wish
 from hcs.neuro.tasks import Task
 from hcs.neuro.tenants import Lease, Quota
 

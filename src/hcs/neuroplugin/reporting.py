@@ -20,7 +20,7 @@ from hcs.model import names
 from hcs.model.devices import SpikingBoard
 from hcs.model.pods import ObjectMeta
 from hcs.neuro.occupancy import report
-from hcs.neuro.service import Site
+from hcs.neuro.sites import Site
 
 log = logging.getLogger(__name__)
 

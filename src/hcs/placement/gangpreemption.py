@@ -12,7 +12,8 @@ import msgspec
 
 from hcs.model.refusals import Refusal
 from hcs.placement.appraisals import ReferenceRates, VendorBound
-from hcs.placement.gangs import Gang, GangPlan, check_plan, plan_gang
+from hcs.placement.gangplanner import plan_gang
+from hcs.placement.gangs import Gang, GangPlan, check_plan
 from hcs.placement.preemption import first_to_go, freed, told
 from hcs.placement.rooms import Room
 from hcs.placement.snapshot import Snapshot

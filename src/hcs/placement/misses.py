@@ -33,11 +33,14 @@ def nearest_miss(
     reference_rates: ReferenceRates | None = None,
     bound: VendorBound | None = None,
 ) -> Miss | None:
-    """Find it; None where no healthy card of the nodes could serve even if it were free, or where a place exists.
+    """Find it; None where no healthy card of the nodes could serve even if it were free, where a place exists, or where
+    no card is asked for.
 
     Several containers are looked at one by one: the miss of the one that lacks most. Arguments as for
     :func:`hcs.placement.engine.place`.
     """
+    if not request.containers:
+        return None
     fleet = snapshot.fleet
     wanted = np.array([nodes is None or node.name in nodes for node in fleet.nodes], dtype=np.bool_)
     open_cards = fleet.usable & wanted[fleet.node] & fleet.ready[fleet.node]

@@ -101,7 +101,7 @@ class Durations:
         )
         self._few = float(np.sqrt(_FEW / (_FEW + len(cells))))
         seconds = np.array([float(np.exp(_weighted_median(together[cell]))) for cell in cells])
-        return RunTimePredictor(Training(rows, seconds, None, seed, kind, limit, self.repeat))
+        return RunTimePredictor(Training(rows, seconds, None, seed, kind, limit, refits=False, repeat=self.repeat))
 
     def _own(self, work: Work, kind: str) -> Duration | None:
         if _absurd(work):

@@ -18,7 +18,7 @@ _SPREAD = {
     "card": 0.7,
     "pairing": 0.3,
     "alone/level": 4.0,
-    "alone/model": 0.5,
+    "alone/model": 0.3,
     "alone/card": 0.5,
     "shape": 0.7,
     "card-shape": 0.4,

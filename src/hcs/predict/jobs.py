@@ -19,7 +19,7 @@ from hcs.predict.durations import Duration, Durations
 from hcs.predict.memory import CONTEXT, MemoryPredictor, Peak
 from hcs.predict.runs import Run, Work, amount, sane
 from hcs.predict.sealed import AGAIN, ModelFileError, opened, sealed
-from hcs.predict.trees import KINDS, Kind
+from hcs.predict.trees import DEFAULT, KINDS, Kind
 
 __all__ = ["Forecast", "JobPredictor", "ModelFileError", "Rate", "Run", "Settings", "Work"]
 
@@ -33,7 +33,7 @@ _AFTER_OOM = 1.5  # ask for half as much again where a run of that much, or of n
 class Settings(msgspec.Struct, frozen=True):
     """How to fit: trees, how many different jobs are conditioned on at most, bytes of one context on a card."""
 
-    trees: Kind = "boosted"
+    trees: Kind = DEFAULT
     limit: int = 240
     context: int = CONTEXT
 

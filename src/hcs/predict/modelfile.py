@@ -102,4 +102,4 @@ def _training(found: _Content) -> Training:
     if min(rows.cards.min(), rows.nodes.min(), rows.largest.min(), rows.smallest.min()) < 1 or rows.batch.min() < 0:
         raise ModelFileError(f"a row with less than one card or a batch below 0; {AGAIN}")
     exchange = None if found.exchange is None else np.array([math.nan if v is None else v for v in found.exchange])
-    return Training(rows, np.array(found.seconds), exchange, found.seed, kind, found.limit, found.repeat)
+    return Training(rows, np.array(found.seconds), exchange, found.seed, kind, found.limit, repeat=found.repeat)

@@ -13,7 +13,7 @@ from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 from xgboost import XGBRegressor
 
 from hcs.predict.table import Floats, Mask, Names
-from hcs.predict.trees import Kind
+from hcs.predict.trees import DEFAULT, Kind
 
 COVERAGE = 0.90
 _FOLDS = 5
@@ -76,7 +76,7 @@ class PairTraining:
     rows: Pairs
     rates: Floats
     seed: int = 0
-    kind: Kind = "boosted"
+    kind: Kind = DEFAULT
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Trees on what the analytic part leaves over: a random forest or boosted trees, on logarithms.
+"""A second opinion on the logarithm of time: a random forest or boosted trees.
 
-Trees see thresholds and combinations the smooth process misses, and cannot extrapolate; so they only correct it where
-there is data near by.
+Trees see thresholds and combinations the smooth process misses, and cannot extrapolate; so they have a say only where
+there is data near by. They learn the time itself, not what the process leaves over: opinions that err apart from each
+other are worth averaging, and what was left over had nothing more in it.
 """
 
 from typing import Literal
@@ -14,21 +15,23 @@ from hcs.predict.table import Floats, Table
 
 Kind = Literal["forest", "boosted"]
 KINDS: tuple[Kind, ...] = ("forest", "boosted")
+DEFAULT: Kind = "boosted"
+"""The kind that left less error where both were compared; docs/prediction.md has the figures."""
 
 
 class Trees:
-    """A correction in logarithms for each row, given the analytic opinion."""
+    """Logarithms of time for rows."""
 
     def __init__(self, kind: Kind, seed: int) -> None:
         """``kind`` chooses the trees, ``seed`` makes them repeatable."""
         self.kind, self.seed = kind, seed
 
-    def fit(self, rows: Table, opinion: Floats, error: Floats) -> None:
-        """Learn the error of ``opinion``."""
+    def fit(self, rows: Table, target: Floats) -> None:
+        """Learn the logarithms ``target``."""
         self.models = np.unique(rows.model)
         self.card_names = np.unique(rows.card)
         self.campaigns = np.unique(rows.campaign)
-        features = self._features(rows, opinion)
+        features = self._features(rows)
         if self.kind == "forest":
             self.regressor = RandomForestRegressor(
                 120, min_samples_leaf=3, max_features=0.5, random_state=self.seed, n_jobs=1
@@ -45,20 +48,19 @@ class Trees:
                 random_state=self.seed,
                 n_jobs=1,
             )
-        self.regressor.fit(features, error)
+        self.regressor.fit(features, target)
 
-    def predict(self, rows: Table, opinion: Floats) -> Floats:
-        """The correction to add to ``opinion``."""
-        return np.asarray(self.regressor.predict(self._features(rows, opinion)), dtype=np.float64)
+    def predict(self, rows: Table) -> Floats:
+        """The logarithm of each row's time."""
+        return np.asarray(self.regressor.predict(self._features(rows)), dtype=np.float64)
 
-    def _features(self, rows: Table, opinion: Floats) -> Floats:
+    def _features(self, rows: Table) -> Floats:
         size = [
             np.log1p(rows.batch),
             np.log(rows.cards),
             np.log(rows.nodes),
             np.log(rows.largest),
             np.log(rows.smallest),
-            opinion,
         ]
         names = [
             (column == name).astype(np.float64)

@@ -9,15 +9,13 @@ import asyncio
 import datetime
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import msgspec
-from lightkube import ApiError, AsyncClient
+from lightkube import AsyncClient
 
-from hcs.kube import resources
 from hcs.kube.informer import ChangeKind
 from hcs.model import names
-from hcs.model.allocations import Allocation, AllocationError, decode_allocation
+from hcs.model.allocations import Allocation
 from hcs.model.devices import NodeInventory
 from hcs.model.pods import Pod
 from hcs.model.refusals import RefusedError
@@ -25,19 +23,18 @@ from hcs.model.requests import asks_for_compute
 from hcs.neuro.capacities import DOMAIN
 from hcs.placement.appraisals import ReferenceRates
 from hcs.router.asking import OFFER_SECONDS
-from hcs.router.binder import Outcome, carry_out, carry_out_plainly
+from hcs.router.bindings import Bindings
 from hcs.router.caretaker import Caretaker
 from hcs.router.conductor import Conductor
-from hcs.router.decisions import Chosen, Decision, NotOurs, Refused
+from hcs.router.decisions import Decision, NotOurs, Refused
 from hcs.router.desk import Desk, Locate
 from hcs.router.gangs import BARRIER_SECONDS
-from hcs.router.images import RuntimeImage, image_for
+from hcs.router.images import RuntimeImage
 from hcs.router.meters import Meters
 from hcs.router.offers import Offers
 from hcs.router.podgroups import PodGroups
 from hcs.router.preemption import Candidate, Preemption
 from hcs.router.reservations import Reservations
-from hcs.router.resumption import note_for
 from hcs.router.spikes import asks_for_spikes
 from hcs.router.usage import Usage
 from hcs.router.view import FleetView, Held
@@ -56,10 +53,6 @@ from hcs.router.wire import (
 from hcs.rtos.hosting import asks_for_guests
 
 log = logging.getLogger(__name__)
-
-MEMBER_TRIES: Final = 3
-"""How often the Binding of a gang's member is tried before the whole gang starts again."""
-_AGAIN_SECONDS: Final = 0.5
 
 
 class NotSyncedError(RuntimeError):
@@ -107,9 +100,8 @@ class Extender:
             policy: how places are chosen, by its name in :data:`hcs.placement.policies.POLICIES`.
             spiking_domain: of the spiking resources, as the neuroplugin is set.
         """
-        self._client, self._now = client, now
+        self._now = now
         self._stirred = asyncio.Event()
-        self._binding: set[str] = set()
         self.view = FleetView(
             client,
             on_pod=self._pod_changed,
@@ -152,8 +144,16 @@ class Extender:
             client, self.desk, self, self.conductor.planner, now=now, count=self.meters.preemptions
         )
         self.volcano = VolcanoVerbs(self.desk, self._stirred.set)
+        self._bindings = Bindings(
+            client,
+            self.desk,
+            self.conductor,
+            self.waiting,
+            released=self.released,
+            stir=self._stirred.set,
+        )
         self._caretaker = Caretaker(self, self._stirred)
-        self._groups = PodGroups(client, self.conductor.group_changed)
+        self._groups = PodGroups(client, self.conductor.group_changed, self.conductor.group_refused)
 
     async def run(self) -> None:
         """Keep the view fresh and tend what is held, until cancelled."""
@@ -171,7 +171,7 @@ class Extender:
         self.require_sync()
         pod, nodes = arguments.pod, arguments.nodenames or ()
         uid = pod.metadata.uid
-        if uid in self._binding:
+        if self.is_binding(uid):
             return FilterAnswer(error="a binding of this pod is under way")
         held = self.view.allocations.get(uid)
         if held is not None:
@@ -207,14 +207,7 @@ class Extender:
             NotSyncedError: the view is not there yet.
         """
         self.require_sync()
-        uid = arguments.poduid
-        if uid in self._binding:
-            return self._bound("busy", "a binding of this pod is under way")
-        self._binding.add(uid)
-        try:
-            return await self._bind(arguments)
-        finally:
-            self._binding.discard(uid)
+        return await self._bindings.bind(arguments)
 
     def preempt(self, arguments: PreemptArguments) -> PreemptAnswer:
         """Look at the victims that kube-scheduler chose for CPU and memory: leave nodes out, or add victims.
@@ -271,81 +264,6 @@ class Extender:
             waiting=tuple(_bare(pod) for uid in self.waiting if (pod := self.view.pod(uid)) is not None),
         )
 
-    async def _bind(self, arguments: BindArguments) -> BindAnswer:
-        uid, node = arguments.poduid, arguments.node
-        held = self.view.allocations.get(uid)
-        if held is not None:
-            if held.node == node:
-                return self._bound("already")
-            return self._bound("elsewhere", f"the pod is bound to {held.node} already")
-        pod = self.view.pod(uid) or await self._read(arguments)
-        if pod is None:
-            self.released(uid)
-            return self._bound("gone", f"pod {arguments.podnamespace}/{arguments.podname} of UID {uid} is gone")
-        if self.conductor.leads(pod):
-            return await self._bind_member(pod, node)
-        decision = self.desk.confirm(pod, node)
-        if isinstance(decision, NotOurs):
-            self.desk.guests.expect(pod, node)
-            outcome = await carry_out_plainly(self._client, pod, node)
-            if outcome.error and not outcome.unsure:
-                self.desk.guests.forget(uid)
-            return self._bound("refused" if outcome.error else "bound", outcome.error)
-        if isinstance(decision, Refused):
-            self.released(uid)
-            return self._bound("stale", f"{node} cannot take the pod any more: {decision.summary}")
-        self.desk.commit(pod, decision.allocation, decision.reason)
-        return self._conclude(pod, decision, await self._carry_out(pod, decision))
-
-    async def _bind_member(self, pod: Pod, node: str) -> BindAnswer:
-        """Hold a gang's member until all have come, then bind it; a Binding that fails is tried again at once."""
-        uid = pod.metadata.uid
-        arrived = await self.conductor.arrive(pod, node)
-        if isinstance(arrived, str):
-            return self._bound("gang", arrived)
-        outcome = await self._carry_out(pod, arrived)
-        for _ in range(MEMBER_TRIES - 1):
-            if outcome.bound is not None or outcome.gone:
-                break
-            await asyncio.sleep(_AGAIN_SECONDS)
-            outcome = await self._carry_out(pod, arrived)
-        answer = self._conclude(pod, arrived, outcome)
-        if not outcome.unsure:
-            self.conductor.concluded(uid, bound=outcome.bound is not None)
-        return answer
-
-    async def _carry_out(self, pod: Pod, decision: Chosen) -> Outcome:
-        request = self.desk.request_of(pod)
-        note = note_for(pod, self.view.noted)
-        return await carry_out(
-            self._client,
-            pod,
-            decision.allocation,
-            image=image_for(self.view.offers, request, decision.allocation.vendor) if request else "",
-            reason=decision.reason,
-            resume=note.resume_from if note else "",
-        )
-
-    def _conclude(self, pod: Pod, decision: Chosen, outcome: Outcome) -> BindAnswer:
-        uid = pod.metadata.uid
-        if outcome.unsure:
-            self.reservations.doubt(uid, self._now())
-            self._stirred.set()
-            return self._bound("unsure", outcome.error)
-        if outcome.bound is None:
-            self.released(uid)
-            return self._bound("refused", outcome.error)
-        if uid in self.view.allocations:
-            self.released(uid)
-        else:
-            self.reservations.commit(pod.key, outcome.bound, decision.reason, self._now())
-        if outcome.error:
-            return self._bound("elsewhere", outcome.error)
-        self.waiting.leave(uid)
-        self.desk.tell(pod, "Substituted" if outcome.bound.exchange else "Placed", decision.reason, warning=False)
-        log.info("bound: pod=%s node=%s devices=%s", pod.key, outcome.bound.node, sorted(outcome.bound.devices()))
-        return self._bound("bound")
-
     def _decide(self, pod: Pod, nodes: Sequence[str], *, member: bool) -> Decision:
         """A member of a gang is led by its plan; what is wrong with a request is said either way."""
         if member:
@@ -354,27 +272,11 @@ class Extender:
 
     def _refuse(self, pod: Pod, nodes: Sequence[str], decision: Refused) -> FilterAnswer:
         """Devices are invisible to kube-scheduler's own preemption, so every no of ours is unresolvable to it."""
-        if self.waiting.refuse(pod.metadata.uid, tuple(nodes), decision.summary):
+        if self.waiting.refuse(pod.metadata.uid, tuple(nodes), decision.summary, self._now()):
             self.desk.tell(pod, "FailedPlacement", decision.summary, warning=True)
             self._stirred.set()  # somebody may be evicted for it
             log.info("refused: pod=%s why=%s", pod.key, decision.summary)
         return FilterAnswer(failed_and_unresolvable_nodes={name: str(why) for name, why in decision.nodes.items()})
-
-    def _bound(self, result: str, error: str = "") -> BindAnswer:
-        self.meters.binds.labels(result).inc()
-        if error:
-            log.warning("bind: result=%s why=%s", result, error)
-        return BindAnswer(error=error)
-
-    async def _read(self, arguments: BindArguments) -> Pod | None:
-        """Read a pod that the view does not show yet; None when it is gone."""
-        try:
-            pod: Pod = await self._client.get(resources.Pod, arguments.podname, namespace=arguments.podnamespace)
-        except ApiError as error:
-            if error.status.code == 404:
-                return None
-            raise
-        return pod if pod.metadata.uid == arguments.poduid else None
 
     def require_sync(self) -> None:
         """Make sure that the cluster has been read.
@@ -394,7 +296,7 @@ class Extender:
 
     def is_binding(self, uid: str) -> bool:
         """Whether a bind of this pod is under way here."""
-        return uid in self._binding
+        return self._bindings.under_way(uid)
 
     def grown(self) -> None:
         """More may fit than before."""
@@ -408,7 +310,11 @@ class Extender:
         uid = pod.metadata.uid
         ours = pod.spec.schedulerName == names.SCHEDULER  # Volcano's gangs are Volcano's
         self.conductor.pod_changed(kind, pod, ours=ours and asks_for_compute(pod))
-        self._take_up(kind, pod)
+        if is_volcano(pod):
+            if kind == "DELETED" or pod.finished or pod.spec.nodeName:
+                self.volcano.forget(uid)
+            else:
+                self.volcano.pod_changed(pod)
         if held == "freed":
             self.offers.grown()
             self.conductor.book.grown()
@@ -427,26 +333,13 @@ class Extender:
         elif pod.spec.nodeName:
             self.waiting.leave(uid)
             self.preemption.placed(uid)
-            if uid not in self._binding:
+            if not self.is_binding(uid):
                 self.released(uid)
         elif not self.view.synced and self._is_ours(pod) and _was_refused(pod):
             self.waiting.find(uid)
 
     def _is_ours(self, pod: Pod) -> bool:
         return asks_for_compute(pod) or asks_for_guests(pod) or asks_for_spikes(pod, self.view.domain)
-
-    def _take_up(self, kind: ChangeKind, pod: Pod) -> None:
-        """A record on a pod that Volcano has not bound yet, made by a router before us: its devices stay promised."""
-        uid = pod.metadata.uid
-        if kind == "DELETED" or not is_volcano(pod) or pod.spec.nodeName or self.reservations.get(uid, self._now()):
-            return
-        text = pod.annotations.get(names.ALLOCATION)
-        try:
-            allocation = decode_allocation(text) if text else None
-        except AllocationError:
-            return
-        if allocation is not None and allocation.pod == uid:
-            self.desk.commit(pod, allocation, pod.annotations.get(names.ROUTE_REASON, ""))
 
     def _other_changed(self, kind: ChangeKind, pod: Pod) -> None:
         """Pods of others count as members of their group; when one ends, its CPU and memory are free."""

@@ -15,8 +15,9 @@ from hcs.model.pods import Pod
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import VendorBound
+from hcs.placement.gangplanner import plan_gang
 from hcs.placement.gangpreemption import choose_gang_victims, vacated
-from hcs.placement.gangs import Gang, GangPlan, Member, plan_gang
+from hcs.placement.gangs import Gang, GangPlan, Member
 from hcs.placement.plans import Unplaceable
 from hcs.placement.preemption import RunningPod, freed
 from hcs.router.desk import Desk

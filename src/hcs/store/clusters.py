@@ -41,7 +41,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     with ``context`` (empty: the current one); ``server`` overrides the API's address there. ``prometheus`` and
     ``blobs`` are base URLs; empty: none. ``namespace`` is its client's own; a Job goes to that of its manifest.
     ``overlay`` is merged into the pod template of every Job sent there: another scheduler's name, annotations, limits.
-    ``lost_after`` is how long it may be out of reach, in milliseconds, until its jobs are planned anew.
+    ``lost_after`` is how long it may be out of reach, in milliseconds, until jobs that never ran there are planned
+    anew. ``gone`` is the operator's word that nothing runs there any more; then the others are too.
     ``prometheus_token_file`` holds a bearer token for it, ``prometheus_ca_file`` the authority of its certificate, and
     ``prometheus_labels`` tell this cluster's series from those of others.
     """
@@ -60,6 +61,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     prometheus_token_file: str = ""
     prometheus_ca_file: str = ""
     prometheus_labels: dict[str, str] = {}
+    gone: bool = False
 
     def links(self) -> tuple[Link, ...]:
         """Its lines as one-way links of the planner's network, both ways."""

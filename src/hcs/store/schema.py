@@ -49,11 +49,12 @@ MIGRATIONS: Final = (
         UNIQUE (entry, attempt)
     );
     CREATE TABLE log (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
         entry TEXT NOT NULL REFERENCES entry (id),
         attempt INTEGER NOT NULL,
         body BLOB NOT NULL,
-        PRIMARY KEY (entry, attempt)
-    ) WITHOUT ROWID;
+        UNIQUE (entry, attempt)
+    );
     CREATE TABLE kept (name TEXT PRIMARY KEY, body BLOB NOT NULL);
     CREATE TABLE cluster (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
     """,

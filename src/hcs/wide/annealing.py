@@ -12,6 +12,9 @@ import numpy as np
 from hcs.wide.jobs import Milliseconds
 from hcs.wide.lanes import Lanes, members
 
+QUEUE = 80
+"""Jobs of a queue that the numbers of a budget are meant for."""
+
 
 class Budget(msgspec.Struct, frozen=True):
     """How much work improving may be.
@@ -31,8 +34,19 @@ class Budget(msgspec.Struct, frozen=True):
     window: int = 100
     close: int = 2
     drift: int = 20
-    caution: int = 700
+    caution: int = 500
     seed: int = 0
+
+    def for_jobs(self, count: int) -> "Budget":
+        """The same work on a queue of so many jobs: beyond ``QUEUE`` lanes are longer and each try costs more."""
+        if count <= QUEUE:
+            return self
+        return msgspec.structs.replace(
+            self,
+            restarts=-(-self.restarts * QUEUE // count),
+            moves=max(100, self.moves * QUEUE // count),
+            tries=self.tries * QUEUE // count,
+        )
 
 
 def anneal(
@@ -63,8 +77,7 @@ def anneal(
     ]
     sizes = [pool.cards for pool in lanes.pools]
     best, best_end, worth = chosen.copy(), max(ends), _worth(ends)
-    # Long lanes cost more a move: the work, not the number of moves, is what the budget holds.
-    moves = max(200, budget.moves * 80 // max(80, len(chosen)))
+    moves = budget.moves
     draws = dice.random((moves, 4)).tolist()
     lucks = (-np.log(1.0 - dice.random(moves))).tolist()
     for turn in range(moves):

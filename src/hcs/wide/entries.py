@@ -49,7 +49,9 @@ class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
 class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where an attempt runs. ``expected`` and ``upper`` are predicted ends; ``job`` and ``uid`` the Job it became.
 
-    ``memory`` is the ``ai.compute/vram`` it was dispatched with, ``shared`` whether it may share its card.
+    ``memory`` is the ``ai.compute/vram`` it was dispatched with, ``shared`` whether it may share its card. ``host`` is
+    the entry on whose card it is a guest; ``beside`` the one it shares or shared a card with, either way; ``rate`` what
+    that is believed to leave it now, per mille.
     """
 
     cluster: str
@@ -64,6 +66,8 @@ class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
     shared: bool = False
     probe: bool = False
     started: Milliseconds | None = None
+    beside: str = ""
+    rate: int = 1000
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):

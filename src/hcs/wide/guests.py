@@ -1,9 +1,9 @@
 """Jobs that need not wait for a card of their own: the guests of this moment.
 
 A guest pays when both together do more than one job would, and when it gains more than its host loses: its end beside
-the host against the end it could expect alone. At least half of its time there the host must be beside it, or a long job
-would take a card before its turn. The pair holds the card longer than the host would have, so the cards' profile with
-all promises must have room for that until both upper ends: a promise is never delayed.
+the host against the end it could expect alone. At least half of its time there the host must be beside it, or a long
+job would take a card before its turn. The pair holds the card longer than the host would have, so the cards' profile
+with all promises must have room for that until both upper ends: a promise is never delayed.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def guests(
             if takes is None:
                 continue
             rates = sharing.beside(job, host.job, pool)
-            if rates is None or rates.guest + rates.host < 1000 + MARGIN or snapshot.ready(job, pool) != now:
+            if rates is None or rates.guest + rates.host < 1000 + MARGIN or board.ready(job, pool) != now:
                 continue
             left = host.expected(now, host.job.times[pool.kind]) - now
             own, others = together(takes.expected, rates.guest, left, rates.host)

@@ -29,16 +29,17 @@ def improved(
     """Places of all jobs from now on, better than any list where there is something to gain."""
     if not jobs:
         return ()
+    budget = budget.for_jobs(len(jobs))
     lanes = Lanes(board, jobs, budget.caution)
     taken = [float(sum(bodies)) for bodies in lanes.bodies]
     bound, shares = fractional(jobs, lanes.pools, taken, caution=budget.caution)
     aim = bound * (1 + budget.close / 1000)
     known = {place.job: place.pool for place in guide}
-    best = _rounded(lanes, shares, known, inf) or [lanes.options(row)[0] for row in range(len(jobs))]
-    listing = _list_of(lanes, board, jobs)
-    best = min(best, listing, key=lambda found: _span(lanes, found))
-    span, starts = _packed(lanes, best, inf, budget.tries, budget.seed)
     followed = _followed(lanes, guide)
+    best = _rounded(lanes, shares, known, inf) or [lanes.options(row)[0] for row in range(len(jobs))]
+    if followed is None:
+        best = min(best, _list_of(lanes, board, jobs), key=lambda found: _span(lanes, found))
+    span, starts = _packed(lanes, best, inf, budget.tries, budget.seed)
     if followed is not None and followed[0] <= span:
         span, best, starts = followed
     for turn in range(budget.restarts):

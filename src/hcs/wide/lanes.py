@@ -33,7 +33,7 @@ class Lanes:
         self.times = [[0 if run is None else run.expected for run in row] for row in runs]
         self.margins = [[0 if run is None else run.cautious(caution) - run.expected for run in row] for row in runs]
         self.sure = not any(any(row) for row in self.margins)
-        self.ready = [[max(0, (board.snapshot.ready(job, pool) or now) - now) for pool in pools] for job in jobs]
+        self.ready = [[max(0, (board.ready(job, pool) or now) - now) for pool in pools] for job in jobs]
         self.fetching = any(any(row) for row in self.ready)
         self.bodies = [_bodies(board, pool.name, pool.cards) for pool in pools]
         places = range(len(pools))

@@ -8,18 +8,19 @@ cluster, under a name that follows from the entry, instead of doing it twice.
 
 from typing import Final, Literal, get_args
 
-State = Literal[
-    "Queued",  # waits for a place
-    "Placing",  # a place is written down; the Job may or may not exist there yet
-    "Created",  # the Job exists there, suspended
-    "Running",  # it was released there
-    "Cancelling",  # somebody asked for its end; the Job may still exist
-    "Succeeded",
-    "Failed",
-    "Cancelled",
-    "Refused",  # it can never run as it was asked; the reason says why
-]
+State = Literal["Queued", "Placing", "Created", "Running", "Cancelling", "Succeeded", "Failed", "Cancelled", "Refused"]
 STATES: Final[tuple[State, ...]] = get_args(State)
+MEANINGS: Final[dict[State, str]] = {
+    "Queued": "waits for a place",
+    "Placing": "a place is written down; the Job may or may not exist there yet",
+    "Created": "the Job exists there, suspended; its bytes may still be on their way",
+    "Running": "it was released there",
+    "Cancelling": "somebody asked for its end; the Job may still exist",
+    "Succeeded": "it ended well",
+    "Failed": "it ended badly, as often as it may be tried",
+    "Cancelled": "it was ended on request",
+    "Refused": "it can never run as it was asked; the reason says why",
+}
 ENDED: Final[frozenset[State]] = frozenset(("Succeeded", "Failed", "Cancelled", "Refused"))
 PLACED: Final[frozenset[State]] = frozenset(("Placing", "Created", "Running", "Cancelling"))
 """States in which a Job may exist on a cluster."""

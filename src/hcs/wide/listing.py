@@ -5,6 +5,7 @@ A job may be planned to wait for a better kind of card; taking the fastest that 
 
 from collections.abc import Iterable, Sequence
 
+from hcs.wide.fleets import Pool
 from hcs.wide.jobs import Job, Milliseconds
 from hcs.wide.profile import Profile
 from hcs.wide.snapshot import Place, Snapshot
@@ -20,14 +21,24 @@ class Board:
     def __init__(self, snapshot: Snapshot, upper: bool = True) -> None:
         self.snapshot, self.upper = snapshot, upper
         self._kinds = {pool.name: pool.kind for pool in snapshot.pools}
+        self._clusters = {pool.name: pool.cluster for pool in snapshot.pools}
+        # What is fetched for one job keeps links busy for the next; a place counts on that.
+        self._network = None if snapshot.network is None else snapshot.network.copy()
         self.profiles: dict[str, Profile] = snapshot.profiles(upper)
 
     def copy(self) -> "Board":
         """An independent copy."""
         twin = Board.__new__(Board)
         twin.snapshot, twin.upper, twin._kinds = self.snapshot, self.upper, self._kinds
+        twin._clusters, twin._network = self._clusters, None if self._network is None else self._network.copy()
         twin.profiles = {name: profile.copy() for name, profile in self.profiles.items()}
         return twin
+
+    def ready(self, job: Job, pool: Pool) -> Milliseconds | None:
+        """When the job's bytes can be in the pool's cluster, after all that was booked; None: never."""
+        if self._network is None or not job.inputs:
+            return self.snapshot.now
+        return self._network.ready(pool.cluster, job.inputs, self.snapshot.now)
 
     def options(self, job: Job, pools: Iterable[str] | None = None) -> list[tuple[int, Place]]:
         """Expected finish and place on every pool that admits the job."""
@@ -36,7 +47,7 @@ class Board:
             run = pool.admits(job)
             if run is None or (pools is not None and pool.name not in pools):
                 continue
-            ready = self.snapshot.ready(job, pool)
+            ready = self.ready(job, pool)
             if ready is None:
                 continue
             length = run.upper + self.snapshot.lag if self.upper else run.expected
@@ -49,7 +60,9 @@ class Board:
         return min(self.options(job), key=lambda option: option[0], default=(0, None))[1]
 
     def book(self, job: Job, place: Place) -> None:
-        """Take the place."""
+        """Take the place, and have the job's bytes fetched."""
+        if self._network is not None and job.inputs:
+            self._network.fetch(self._clusters[place.pool], job.inputs, self.snapshot.now)
         self.profiles[place.pool].book(job.cards, place.start, self.until(job, place))
 
     def release(self, job: Job, place: Place) -> None:

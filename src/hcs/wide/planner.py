@@ -62,7 +62,7 @@ class Planner:
             if job.id in never:
                 continue
             if snapshot.network is not None and not any(
-                pool.admits(job) and snapshot.ready(job, pool) is not None for pool in snapshot.pools + snapshot.away
+                pool.admits(job) and board.ready(job, pool) is not None for pool in snapshot.pools + snapshot.away
             ):
                 message = f"job {job.id} needs bytes that no cluster it could run in can get; store them or add a link"
                 refused.append((job.id, Refusal("NoWayForData", message)))
@@ -156,7 +156,9 @@ class Planner:
         snapshot, budget = board.snapshot, self._settings.budget
         if not {job.id for job in jobs} <= {place.job for place in snapshot.guide}:
             return improved(board, jobs, snapshot.guide, budget, self._stop)
-        little = msgspec.structs.replace(budget, restarts=1, moves=budget.moves // 10, rounds=0)
+        little = msgspec.structs.replace(
+            budget, restarts=1, moves=budget.moves // 10, tries=budget.tries // 4, rounds=0
+        )
         if any(run.upper > run.expected for job in jobs for run in job.times.values()):
             return improved(board, jobs, snapshot.guide, little, self._stop)
         ends = max((place.end for place in snapshot.guide), default=snapshot.now)

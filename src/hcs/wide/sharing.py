@@ -23,8 +23,8 @@ class Sharing(msgspec.Struct, frozen=True):
     """Which pairs are believed to run together, by kind of card and the profiles of guest and host.
 
     ``vouched``: the pairs named here are known to fit even where peaks are not, so jobs of unknown memory may share.
-    ``cpu`` is the share of a node's CPU, per mille, that a guest may bring it to. ``error`` is by how much, per mille of
-    itself, a rate may come out lower: upper ends are reckoned with that.
+    ``cpu`` is the share of a node's CPU, per mille, that a guest may bring it to. ``error`` is by how much, per mille
+    of itself, a rate may come out lower: upper ends are reckoned with that.
     """
 
     rates: dict[tuple[str, str, str], Rates] = {}

@@ -1,6 +1,7 @@
 """Clusters for tests of the collectors: how to reach them, and an API on virtual time."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
@@ -52,15 +53,33 @@ def job(name: str, **changes: Any) -> dict[str, Any]:
 
 
 class Silent(httpx2.AsyncBaseTransport):
-    """A way on which, once it is deaf, nothing arrives any more and nothing is refused."""
+    """A way on which, once it is deaf, nothing arrives any more and nothing is refused. What was open then is dead."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
-        self.inner, self.deaf = inner, False
+        self.inner, self.deaf, self.outages = inner, False, 0
+
+    def lose(self) -> None:
+        self.deaf, self.outages = True, self.outages + 1
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if self.deaf:
             await asyncio.Event().wait()
-        return await self.inner.handle_async_request(request)
+        answer = await self.inner.handle_async_request(request)
+        return httpx2.Response(answer.status_code, headers=answer.headers, stream=_Heard(answer, self))
+
+
+class _Heard(httpx2.AsyncByteStream):
+    def __init__(self, answer: httpx2.Response, way: Silent) -> None:
+        self._answer, self._way, self._outages = answer, way, way.outages
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._answer.aiter_raw():
+            if self._way.outages != self._outages:
+                await asyncio.Event().wait()
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._answer.aclose()
 
 
 class Refusing(httpx2.AsyncBaseTransport):

@@ -246,10 +246,10 @@ async def test_a_connection_that_is_dead_without_a_word_is_noticed(tmp_path: Pat
         silent = Silent(s.api)
         cluster = live(s, transport=silent)
         await ready(s, cluster)
-        silent.deaf = True
+        silent.lose()
         await s.add_node("n2", card(0))
         await s.until(lambda: not cluster.view().reachable)
-        assert cluster.view().message == "cluster east cannot be used: no answer in time"
+        assert cluster.view().message == "cluster east at http://kubernetes cannot be used: no answer in time"
         silent.deaf = False
         await s.until(lambda: cluster.view().reachable and pool(cluster).usable == 2)
 
@@ -288,10 +288,20 @@ async def test_a_token_that_is_not_accepted_any_more_is_read_anew(tmp_path: Path
         def connect(_: Any) -> Any:
             return s.connect(Refusing(s.api, "/", 401) if refused else s.api)
 
-        cluster = live(s, connect=connect)
-        await s.until(lambda: "401" in cluster.view().message)
+        made = []
+
+        def noted(site: Any) -> Any:
+            made.append(connect(site))
+            return made[-1]
+
+        cluster = live(s, connect=noted)
+        await s.until(lambda: len(made) == 5)
+        assert "401" in cluster.view().message
         refused = False
         await ready(s, cluster)
+        assert cluster.client is made[-1]
+        closed = [client._client._client.is_closed for client in made]  # no public way to ask
+        assert closed == [True] * (len(made) - 3) + [False] * 3  # the newest may still be in somebody's hands
 
 
 @virtual

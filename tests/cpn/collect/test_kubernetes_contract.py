@@ -206,7 +206,8 @@ def test_a_version_that_is_forgotten_leads_to_a_new_list(api: Cluster, tmp_path:
             await until(lambda: s.cluster.view().reachable and s.pool().usable == 1)
             way.shut()
             await until(lambda: not s.cluster.view().reachable)
-            assert s.cluster.view().message == "cluster east cannot be used: no connection: the cable is pulled"
+            message = s.cluster.view().message
+            assert message == f"cluster east at {api.url} cannot be used: no connection: the cable is pulled"
             assert s.pool().usable == 1
             s.cards(node, "a", "b")
             for number in range(5):
@@ -220,12 +221,15 @@ def test_a_version_that_is_forgotten_leads_to_a_new_list(api: Cluster, tmp_path:
 
 @pytest.mark.parametrize("api", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
 def test_our_account_may_do_what_it_must_once_it_is_granted(api: Cluster, tmp_path: Path) -> None:
+    # The server is shared with tests that apply all we ship.
+    api.admin.delete("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/hcs-cpn")
+
     async def story() -> None:
         async with watched(api, tmp_path, "cpn") as s:
             await until(lambda: "403" in s.cluster.view().message)
-            assert "see config/cpn-site.yaml" in s.cluster.view().message
+            assert "see config/cpn/cluster.yaml" in s.cluster.view().message
             labelled = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": names.NAMESPACE}}
-            s.api.apply([labelled, *yaml.safe_load_all((CONFIG / "cpn-site.yaml").read_text())])
+            s.api.apply([labelled, *yaml.safe_load_all((CONFIG / "cpn/cluster.yaml").read_text())])
             await until(lambda: s.cluster.view().reachable)
             s.define()
             node = s.node("n1")
@@ -264,7 +268,10 @@ def test_a_cluster_and_its_prometheus_make_one_view(prometheus: Observed, tmp_pa
             view = s.cluster.view()
             assert view.reachable
             assert f"exporter {cards.instance} (job exporters) is down, so its figures are not used" in view.missing
-            assert any(sentence.startswith(f"memory in use of {s.mark} is not known") for sentence in view.missing)
+            assert any(
+                sentence.startswith(f"utilisation and memory in use of {s.mark} are not known")
+                for sentence in view.missing
+            )
 
     with sandbox(tmp_path) as api:
         asyncio.run(story(api))

@@ -32,7 +32,7 @@ def explain_api(error: BaseException) -> str:
         said = tidy(status.message or status.reason or "no message")
         advice = {
             401: "; its token or certificate is not accepted: renew the kubeconfig",
-            403: "; our account lacks this permission there, see config/cpn-site.yaml",
+            403: "; our account lacks this permission there, see config/cpn/cluster.yaml",
         }.get(code, "")
         return f"the API answered {code}: {said}{advice}"
     if isinstance(error, ConfigError):

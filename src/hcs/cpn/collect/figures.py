@@ -8,7 +8,7 @@ Prometheus goes on serving them; and so is what is too old to say anything.
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -26,13 +26,16 @@ Target = tuple[str, str]
 """Job and instance, as Prometheus labels every series it scraped itself."""
 
 
-class Bounds(msgspec.Struct, frozen=True):
+Seconds = Annotated[float, msgspec.Meta(ge=0.05, le=86400)]
+
+
+class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """In seconds: ``every``: between rounds; ``stale``: the age beyond which a figure is left out; ``window``: how long
     figures of an exporter that repeats old ones must stand still until they are doubted."""
 
-    every: float = 15.0
-    stale: float = 180.0
-    window: float = 600.0
+    every: Seconds = 15.0
+    stale: Seconds = 180.0
+    window: Seconds = 600.0
 
 
 class HostReading(msgspec.Struct, frozen=True):

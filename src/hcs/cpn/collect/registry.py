@@ -8,15 +8,38 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
 from typing import Any, Final
 
-from hcs.cpn.collect.cluster import LiveCluster
+import msgspec
+
+from hcs.cpn.collect.cluster import LiveCluster, Timing
 from hcs.cpn.collect.connection import Site, same_site
+from hcs.cpn.collect.sources import load_sources
 from hcs.cpn.views import Cluster
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 2.0
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What may be set about collecting. ``metrics_file`` is a site's own file of names of metrics; see
+    :func:`~hcs.cpn.collect.sources.load_sources`."""
+
+    timing: Timing | None = None
+    metrics_file: str = ""
+
+    def arguments(self) -> dict[str, Any]:
+        """For every cluster; what is not set is left to it.
+
+        Raises:
+            RefusedError: ``BadMetricsFile``.
+        """
+        chosen: dict[str, Any] = {} if self.timing is None else {"timing": self.timing}
+        if self.metrics_file:
+            chosen["sources"] = load_sources(Path(self.metrics_file).expanduser())
+        return chosen
 
 
 class Registry:

@@ -128,7 +128,7 @@ LABELS: Final[tuple[Label, ...]] = (
     Label(r"Persistence-?M\.?|Persist-?M\.?", _WORD, _one("persistence_mode", values.word)),
     Label(r"TCC/WDDM|Driver-Model", _WORD, _one("driver_model", values.word)),
     Label(r"Disp\.A", _WORD, _one("display_active", values.word)),
-    Label(r"Compute M\.|Compute-Mode", _WORDS, _one("compute_mode", values.word)),
+    Label(r"Compute M\.|Compute-Mode", _WORDS, _one("compute_mode", values.mode)),
     Label(r"MIG M\.", _WORD, _one("mig_mode", values.word)),
     Label(r"SR-IOV(?: M\.)?", _WORD, _one("sriov_mode", values.word)),
     Label(r"sGPU-M\.?", _WORD, _one("sgpu_mode", values.word)),

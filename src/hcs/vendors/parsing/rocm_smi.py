@@ -1,4 +1,5 @@
-"""``rocm-smi`` and Hygon's ``hy-smi``, which descends from it: the concise table, ``--json``, ``--showtopo``.
+"""``rocm-smi`` and Hygon's ``hy-smi``, which descends from it: the concise table, ``--json``, ``--showtopo``, and what
+the other ``--show`` options print as ``GPU[0] : key: value``.
 
 Columns of the table stand apart by two blanks or more and are named by the line above them. A line on which the tool
 could read neither heat, power, clocks nor performance level is a card it has lost; the 0 % it prints there for load is
@@ -36,6 +37,9 @@ _COMPLAINT: Final = re.compile(
 )
 _CARD: Final = re.compile(r"card([0-9]+)", re.IGNORECASE)
 _KEY: Final = re.compile(r"(.*?)\s*(?:\(([^()]*)\))?\s*:?")
+_KEYED: Final = re.compile(
+    r"^[ \t]*(?:GPU|DCU|HCU)\[([0-9]+)\][ \t]*:[ \t]*([^:\n]*[^:\s])[ \t]*:[ \t]*(\S[^\n]*?)[ \t]*$", re.M
+)
 _LINK: Final = re.compile(r"\(Topology\) Link type between DRM devices ([0-9]+) and ([0-9]+)", re.IGNORECASE)
 _PCIE: Final = re.compile(r"[0-9]+\s*\(([0-9.]+GT/s)\s+x([0-9]+)\)")
 _MAKER: Final = (("hygon", re.compile("Haiguang|Hygon", re.I)), ("amd", re.compile("Advanced Micro Devices|AMD", re.I)))
@@ -49,7 +53,19 @@ def read(text: str, command: str = "", *, tool: str = "rocm-smi", vendor: str = 
         return _of_json(document, tool, vendor, errors)
     if topology := matrices.read(text):
         return Report(tool=tool, gpus=topology.devices, links=topology.links, numa=topology.numa, errors=errors)
-    return Report(tool=tool, devices=tuple(_of_table(text, vendor)), errors=errors)
+    listed = tuple(_of_table(text, vendor))
+    if not listed and (keyed := _keyed(text)):
+        return _of_json(keyed, tool, vendor, errors)
+    return Report(tool=tool, devices=listed, errors=errors)
+
+
+def _keyed(text: str) -> dict[str, Any]:
+    """``GPU[0] : key: value`` as the JSON would have it; a key with two values has none."""
+    cards: dict[str, dict[str, str]] = {}
+    for number, key, value in _KEYED.findall(text):
+        card = cards.setdefault(f"card{number}", {})
+        card[key] = value if card.get(key, value) == value else ""
+    return cards
 
 
 def _of_table(text: str, vendor: str) -> list[Reading]:

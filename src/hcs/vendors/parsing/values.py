@@ -47,6 +47,12 @@ def word(text: str | None) -> str | None:
     return None if _UNKNOWN.fullmatch(text) or _MASKED.search(text) else text
 
 
+def mode(text: str | None) -> str | None:
+    """A mode's name; None for figures, which some releases print in its column."""
+    found = word(text)
+    return None if found is None or re.search(r"[0-9%]", found) else found
+
+
 def state(text: str | None) -> str | None:
     """A tool's own word for a device's health; here "Not Available" and "Unknown" are statements."""
     text = " ".join((text or "").split())

@@ -1,14 +1,15 @@
-"""Intel's ``xpu-smi``: ``discovery`` as JSON or table, ``dump`` as CSV, ``stats`` as a table.
+"""Intel's ``xpu-smi``: the summary, ``discovery`` as JSON or table, ``dump`` as CSV, ``stats`` as a table.
 
 ``dump`` prints a line a second and device, and a metric may be missing from the first ones: of each device the last
-value that was known counts.
+value that was known counts. Asked for tiles it prints a line for each, and what one tile does says nothing of the
+device.
 """
 
 import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from hcs.vendors.parsing import csvs, documents, values
+from hcs.vendors.parsing import csvs, documents, tables, values
 from hcs.vendors.parsing.report import Report, reading
 
 VENDOR: Final = "intel"
@@ -22,7 +23,7 @@ _METRICS: Final[tuple[tuple[str, str, Callable[[str | None, str], Any]], ...]] =
     ("gpu memory used", "memory_used_mib", values.mebibytes),
     ("gpu frequency", "sm_clock_mhz", values.megahertz),
 )
-_KNOWN: Final = ("deviceid", "timestamp", *(name for name, _, _ in _METRICS))
+_KNOWN: Final = ("deviceid", "tileid", "timestamp", *(name for name, _, _ in _METRICS))
 _PAIR: Final = re.compile(
     r"^[ \t]*\|[ \t]*([\w ]+?)[ \t]*(?:\(([^()|]*)\))?[ \t]*\|[ \t]*([^|]*?)[ \t]*\|[ \t]*$", re.M
 )
@@ -60,7 +61,9 @@ def read(text: str, command: str = "") -> Report:
         latest: dict[int, dict[str, Any]] = {}
         for row in rows:
             index = values.integer(row["deviceid"][0]) if "deviceid" in row else None
-            if index is not None:
+            if index is not None and "tileid" in row:
+                latest.setdefault(index, {})
+            elif index is not None:
                 known = {fact: convert(*row[name]) for name, fact, convert in _METRICS if name in row}
                 merged = latest.setdefault(index, {})
                 merged |= {fact: value for fact, value in known.items() if value is not None}
@@ -69,6 +72,8 @@ def read(text: str, command: str = "") -> Report:
     pairs = [(key.lower(), unit, value) for key, unit, value in _PAIR.findall(text)]
     if any(key == "gpu utilization" for key, _, _ in pairs):
         return Report(tool="xpu-smi-intel", devices=tuple(_stated(pairs)))
+    if summary := tables.devices(text):
+        return Report(tool="xpu-smi-intel", devices=tuple(reading(VENDOR, facts) for facts in summary))
     drawn: list[dict[str, str]] = []
     for index, key, value in _LINE.findall(text):
         if index:

@@ -1,0 +1,68 @@
+"""Whether promised starts are kept: counted, apart from those for which there is a reason.
+
+A promise holds while run times stay within their upper value and the fleet stays as it was. When a job overran, cards
+vanished, others took cards, or a cluster was out of reach, a promise may have to be made anew, and that is told as
+excused; so is the first decision after a start, since nobody decided meanwhile. Anything else is a promise broken.
+"""
+
+import logging
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter
+
+from hcs.cpn.deciding import Question, Situation
+from hcs.wide.jobs import Milliseconds
+from hcs.wide.snapshot import Plan
+
+log = logging.getLogger(__name__)
+
+SETTLES: Final[Milliseconds] = 600_000
+"""For so long a trouble may still be the reason that a promise, made before it, moves."""
+
+
+class Promises:
+    """Compares each plan's promises with those before it."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._broken = Counter("hcs_cpn_promises_broken", "Promises not kept for no reason.", registry=registry)
+        self._moved = Counter("hcs_cpn_promises_excused", "Promises made anew, with a reason.", registry=registry)
+        self._kept = Counter("hcs_cpn_promises_kept", "Promises that were kept.", registry=registry)
+        self._trouble: Milliseconds | None = None
+
+    def judge(self, plan: Plan, question: Question, situation: Situation, before: Question | None) -> None:
+        """Take in a plan; ``before`` is what the last one was made from, None after a start."""
+        now = situation.now
+        promised = bool(situation.memory.promises)
+        if (before is None and promised) or question.shut or self._overran(situation) or _lost(question, before):
+            self._trouble = now
+        made, started = {place.job: place for place in plan.promises}, {place.job for place in plan.starts}
+        for place in situation.memory.promises:
+            after = made.get(place.job)
+            if place.job not in question.jobs:
+                continue
+            if place.job in started:
+                self._kept.inc()
+                continue
+            if after is not None and after.start <= place.start:
+                continue
+            long = max(SETTLES, place.end - place.start)
+            excused = self._trouble is not None and now - self._trouble <= long
+            (self._moved if excused else self._broken).inc()
+            if not excused:
+                log.warning("a promise was broken: job=%s promised=%d now=%s", place.job, place.start, after)
+
+    @staticmethod
+    def _overran(situation: Situation) -> bool:
+        """Whether anything runs for longer than its upper value, or could not be started at once."""
+        return any(
+            held is not None and situation.now > held.upper + (held.started or situation.now) - held.decided
+            for held in (entry.placement for entry in situation.placed)
+        )
+
+
+def _lost(question: Question, before: Question | None) -> bool:
+    """Whether a pool has fewer cards than it had."""
+    if before is None:
+        return False
+    cards = {name: pool.cards for name, pool in question.pools.items()}
+    return any(cards.get(name, 0) < pool.cards for name, pool in before.pools.items())

@@ -1,0 +1,63 @@
+"""What is free is counted once: by the cluster's view, and by what we sent since."""
+
+from typing import Any
+
+from hcs.cpn.deciding import Situation, ask
+from hcs.cpn.ledger import BLACKOUT, closed_pools, host_memory_left, pools_of
+from hcs.cpn.views import ClusterView, PoolView, Reading
+from hcs.wide.entries import Entry, Placement, Submission
+
+NOW = 1_000_000
+
+
+def view(usable: int = 4, taken: int = 0, **fields: Any) -> ClusterView:
+    return ClusterView("east", fields.pop("reachable", True), (PoolView("A100", usable, taken),), seen=NOW, **fields)
+
+
+def sent(id: str, cards: int = 1, host: str | None = None, **fields: Any) -> Entry:
+    placement = Placement("east", "A100", fields.pop("decided", NOW), NOW + 10, NOW + 20, f"cpn-{id}-0", host=host)
+    submission = Submission(id, cards=cards, **fields)
+    return Entry(id, {}, submission, "Placing", 2, NOW, NOW, 1, placement=placement)
+
+
+def free_now(seen: ClusterView, *placed: Entry) -> int:
+    found = ask(Situation(NOW, (seen,), (), placed, {})).snapshot
+    [profile] = found.profiles().values()
+    return profile.free[0]
+
+
+def test_a_job_sent_a_moment_ago_is_counted_although_no_view_shows_it() -> None:
+    assert free_now(view()) == 4
+    assert free_now(view(), sent("a"), sent("b", 2)) == 1
+
+
+def test_cards_of_others_are_not_ours_to_give() -> None:
+    assert free_now(view(taken=2), sent("a")) == 1
+    assert free_now(view(taken=9)) == 0
+
+
+def test_two_on_one_card_hold_one_card() -> None:
+    assert free_now(view(), sent("a"), sent("b", host="a")) == 3
+    assert free_now(view(), sent("b", host="a")) == 3, "the host has ended, its guest has the card alone"
+
+
+def test_cards_that_fail_under_our_jobs_leave_nothing_free_and_nothing_negative() -> None:
+    assert free_now(view(usable=1), sent("a", 3)) == 0
+
+
+def test_nothing_starts_on_a_cluster_out_of_reach_or_too_busy() -> None:
+    for seen, threshold, reason in (
+        (view(reachable=False), 1.0, "ClusterUnreachable"),
+        (view(cpu_busy=Reading(0.95, 3000)), 0.9, "CpuBusy"),
+    ):
+        blocked, why = closed_pools([seen], pools_of([seen], []), [], NOW, threshold)
+        assert [(live.job.cards, live.until) for live in blocked] == [(4, NOW + BLACKOUT)]
+        assert why["east"][0] == reason
+    assert closed_pools([view(cpu_busy=Reading(0.5))], pools_of([view()], []), [], NOW, 0.9) == ([], {})
+
+
+def test_host_memory_is_what_was_measured_less_what_was_sent_since() -> None:
+    seen = view(host_free=Reading(100, 5000))
+    old, new = sent("old", host_memory=30, decided=NOW - 9000), sent("new", host_memory=10, pods=2, cards=2)
+    assert host_memory_left(seen, [old, new], NOW) == 80
+    assert host_memory_left(view(), [new], NOW) is None
