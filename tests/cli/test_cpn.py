@@ -215,6 +215,24 @@ def test_waiting_tells_of_every_try(cpn: Cpn) -> None:
     assert waiting.returncode == FAILED
 
 
+def test_waiting_outlives_the_controller(tmp_path: Path) -> None:
+    with opened(tmp_path / "queue.db") as store:
+        desk = Desk(store)
+        with served(desk, tmp_path) as url:
+            cpn = Cpn(desk, url, tmp_path)
+            command = [sys.executable, "-m", "hcs", "cpn", "submit", cpn.file(job()), "--wait", "--server", url]
+            waiting = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            assert waiting.stderr is not None
+            cpn.until_there("j0000001")
+            entry = cpn.moved(cpn.entry("j0000001"), "Placing")
+            assert "Placing" in waiting.stderr.readline()
+        cpn.moved(entry, "Created", "Running", "Succeeded")
+        desk = Desk(store)
+        with served(desk, tmp_path, port=int(url.rpartition(":")[2])), waiting:
+            assert waiting.stderr.readline() == "job/j0000001 train: Succeeded (to Succeeded)\n"
+        assert waiting.returncode == 0
+
+
 def test_waiting_may_be_bounded(cpn: Cpn) -> None:
     result = cpn("submit", cpn.file(job()), "--wait", "--timeout", "0.2")
     assert result.exit_code == TIMEOUT
