@@ -106,7 +106,7 @@ class Informer(Generic[T]):
                 failures = 0 if gone else failures + 1
                 self.problem = None if gone else error
                 log.log(
-                    logging.DEBUG if gone or failures < 2 else logging.WARNING,
+                    logging.WARNING if failures == 2 else logging.DEBUG,  # once an outage, and not for what passes
                     "watch interrupted: kind=%s error=%r attempt=%d",
                     self._resource.__name__,
                     error,

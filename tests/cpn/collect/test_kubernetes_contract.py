@@ -206,7 +206,8 @@ def test_a_version_that_is_forgotten_leads_to_a_new_list(api: Cluster, tmp_path:
             await until(lambda: s.cluster.view().reachable and s.pool().usable == 1)
             way.shut()
             await until(lambda: not s.cluster.view().reachable)
-            assert s.cluster.view().message == "cluster east cannot be used: no connection: the cable is pulled"
+            message = s.cluster.view().message
+            assert message == f"cluster east at {api.url} cannot be used: no connection: the cable is pulled"
             assert s.pool().usable == 1
             s.cards(node, "a", "b")
             for number in range(5):
@@ -267,7 +268,10 @@ def test_a_cluster_and_its_prometheus_make_one_view(prometheus: Observed, tmp_pa
             view = s.cluster.view()
             assert view.reachable
             assert f"exporter {cards.instance} (job exporters) is down, so its figures are not used" in view.missing
-            assert any(sentence.startswith(f"memory in use of {s.mark} is not known") for sentence in view.missing)
+            assert any(
+                sentence.startswith(f"utilisation and memory in use of {s.mark} are not known")
+                for sentence in view.missing
+            )
 
     with sandbox(tmp_path) as api:
         asyncio.run(story(api))
