@@ -304,13 +304,13 @@ class World:
         self.store = self.open()
         self.start()
 
-    async def until(self, condition: Callable[[], Any], seconds: float = 3600) -> None:
+    async def until(self, condition: Callable[[], Any], seconds: float = 3600, step: float = 0.25) -> None:
         """Let time pass until a condition holds."""
         async with asyncio.timeout(seconds):
             while not condition():
                 if self._task is not None and self._task.done():
                     self._task.result()
-                await asyncio.sleep(0.25)
+                await asyncio.sleep(step)
 
     def state(self, id: str) -> str:
         found = self.store.get(id)

@@ -82,6 +82,13 @@ def test_a_guest_waits_where_sharing_does_not_pay(guest: Job, rates: Rates) -> N
     assert decided(guest, job("h"), table(rates)).starts == ()
 
 
+def test_a_pair_that_does_less_than_one_job_is_not_made_however_far_the_guest_s_turn() -> None:
+    before = job("s", 594_000)
+    for rates, started in ((Rates(500, 500), []), (WELL, ["g"])):
+        plan = decided(job("g"), job("h"), table(rates), waiting=(before, job("g")))
+        assert [place.job for place in plan.starts] == started
+
+
 def test_a_promise_is_not_delayed_for_a_guest() -> None:
     promised = msgspec.structs.replace(job("p"), memory=16)
     promises = (Place("p", POOL.name, 10 * MINUTE, 20 * MINUTE),)

@@ -73,7 +73,8 @@ def ask(situation: Situation) -> Question:
     running = running_of(situation.placed, lambda entry: job_of(entry, pools, situation))
     sharing = None
     if situation.sharing and situation.pairs is not None:
-        sharing = situation.pairs.sharing(jobs.values(), (live.job for live in running), pools)
+        hosts = (live.job for live in running)
+        sharing = situation.pairs.sharing(jobs.values(), hosts, pools, situation.threshold)
     snapshot = Snapshot(
         now=situation.now,
         pools=pools,

@@ -33,8 +33,13 @@ class Pairs:
         self._predictor = predictor
         self._known: dict[tuple[str, str], int] = {}
 
-    def sharing(self, waiting: Iterable[Job], hosts: Iterable[Job], pools: Sequence[Pool]) -> Sharing | None:
-        """The table for one decision: pairs that gain something; None: nobody may share."""
+    def sharing(
+        self, waiting: Iterable[Job], hosts: Iterable[Job], pools: Sequence[Pool], threshold: float
+    ) -> Sharing | None:
+        """The table for one decision: pairs that gain something; None: nobody may share.
+
+        ``threshold`` is the share of a node's CPU that a guest may bring it to.
+        """
         if self._predictor is None:
             return None
         guests = {job.profile for job in waiting if job.profile}
@@ -46,7 +51,7 @@ class Pairs:
                 pair = Rates(self._rate(guest, host), self._rate(host, guest))
                 if pair.guest + pair.host > 1000:
                     rates.update({(pool.kind, guest, host): pair for pool in pools})
-        return Sharing(rates) if rates else None
+        return Sharing(rates, cpu=round(1000 * threshold)) if rates else None
 
     def _rate(self, model: str, partner: str) -> int:
         key = (model, partner)

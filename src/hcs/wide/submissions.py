@@ -181,7 +181,8 @@ def annotation(manifest: Mapping[str, Any], key: str) -> Any:
 def _converted(manifest: dict[str, Any]) -> _Job:
     kind = manifest.get("kind")
     if kind != "Job" or manifest.get("apiVersion") != "batch/v1":
-        seen = f"{shown(kind)} of {shown(manifest.get('apiVersion'))}" if kind else "without a kind"
+        version = manifest.get("apiVersion")
+        seen = f"{shown(kind)} of {shown(version) if version else 'no apiVersion'}" if kind else "without a kind"
         hint = "submit the items one by one" if kind == "List" else "write apiVersion: batch/v1 and kind: Job"
         _refuse("NotAJob", f"the manifest is {seen}, expected a Job of batch/v1; {hint}")
     for field in ("metadata", "spec"):
