@@ -20,7 +20,7 @@ import numpy as np
 
 from hcs.predict.measurements import measured, shape_of
 from hcs.predict.novelty import probes
-from hcs.predict.runtime import MIXTURES, RunTimePredictor, Training
+from hcs.predict.runtime import RunTimePredictor, Training, best_share
 from hcs.predict.sharing import PairTraining, SlowdownPredictor, pairs
 from hcs.predict.table import Floats, Index, Mask, Names, Table
 from hcs.predict.trees import DEFAULT, KINDS, Trees
@@ -132,7 +132,7 @@ def _compared(
             "alone_mape_pct": round(100 * float(np.mean(np.abs(alone / truth - 1))), 2),
             "cross_validated_pct": round(100 * min(losses), 2),
             "without_trees_pct": round(100 * losses[0], 2),
-            "share": MIXTURES[int(np.argmin(losses))],
+            "share": best_share(losses),
         }
     return found
 

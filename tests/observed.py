@@ -126,7 +126,7 @@ def observed(folder: Path, clusters: Mapping[str, int]) -> Iterator[Observed]:
             ],
         }
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-        url = stack.enter_context(_running(program, folder))
+        _, url = stack.enter_context(serving(program, folder))
         made = stack.enter_context(contextlib.closing(Observed(url, exporters)))
         made.until("up == 1", len(every))
         yield made
@@ -139,8 +139,8 @@ def _end(exporters: list[Exporter]) -> None:
 
 
 @contextlib.contextmanager
-def _running(program: str, folder: Path) -> Iterator[str]:
-    """The server's address. Another program may take the port between our choice and its start; then once more."""
+def serving(program: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """The server and its address. Another program may take the port before it does; then once more."""
     for attempt in range(3):
         port = free_port()
         with (folder / "prometheus.log").open("wb") as log:
@@ -161,7 +161,7 @@ def _running(program: str, folder: Path) -> Iterator[str]:
         url = f"http://127.0.0.1:{port}"
         try:
             if _answers(process, url):
-                yield url
+                yield process, url
                 return
             assert attempt < 2, (folder / "prometheus.log").read_text()[-2000:]
         finally:

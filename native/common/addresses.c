@@ -208,22 +208,24 @@ static bool covers(const struct hcs_entry *entry, uint32_t kind, uint64_t addres
     return entry->kind == kind && entry->key <= address && address - entry->key < entry->bytes;
 }
 
-bool hcs_addresses_take_owned(struct hcs_addresses *table, uint32_t runtime, uint64_t owner, struct hcs_entry *out)
+void hcs_addresses_take_owned(struct hcs_addresses *table, uint32_t runtime, uint64_t owner, uint64_t *sums,
+                              uint32_t cards)
 {
     for (uint32_t index = 0; index < HCS_SHARDS; index++) {
         struct hcs_shard *shard = &table->shards[index];
         lock(shard);
-        for (uint32_t at = 0; at < shard->capacity; at++) {
-            if (shard->entries[at].kind != HCS_KIND_NONE && is_owned(&shard->entries[at], runtime, owner)) {
-                *out = shard->entries[at];
-                erase(shard, at);
-                unlock(shard);
-                return true;
+        for (uint32_t at = 0; at < shard->capacity;) {
+            const struct hcs_entry *entry = &shard->entries[at];
+            if (entry->kind == HCS_KIND_NONE || !is_owned(entry, runtime, owner)) {
+                at++;
+                continue;
             }
+            if (entry->card < cards)
+                sums[entry->card] += entry->bytes;
+            erase(shard, at); /* another entry may stand here now: look again */
         }
         unlock(shard);
     }
-    return false;
 }
 
 bool hcs_addresses_find_covering(struct hcs_addresses *table, uint32_t kind, uint64_t address, struct hcs_entry *out)

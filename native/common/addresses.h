@@ -71,9 +71,10 @@ bool hcs_addresses_count(struct hcs_addresses *table, uint32_t kind, uint64_t ke
 /* Copies the entry to *out; false when there is none. */
 bool hcs_addresses_get(struct hcs_addresses *table, uint32_t kind, uint64_t key, struct hcs_entry *out);
 
-/* Removes some entry of that runtime and owner that dies with its owner (pointers, arrays, modules); false when none is
- * left. Slow: for contexts that are destroyed. */
-bool hcs_addresses_take_owned(struct hcs_addresses *table, uint32_t runtime, uint64_t owner, struct hcs_entry *out);
+/* Removes every entry of that runtime and owner that dies with its owner (pointers, arrays, modules), and adds what they
+ * had of each card to `sums`. One pass over the table, for contexts that are destroyed. */
+void hcs_addresses_take_owned(struct hcs_addresses *table, uint32_t runtime, uint64_t owner, uint64_t *sums,
+                              uint32_t cards);
 
 /* The entry of that kind with key <= address < key + bytes; false when there is none. Slow. */
 bool hcs_addresses_find_covering(struct hcs_addresses *table, uint32_t kind, uint64_t address, struct hcs_entry *out);

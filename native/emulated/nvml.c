@@ -170,6 +170,22 @@ HCS_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t dev
     return list(device, room, out, false);
 }
 
+/* As if all of them were clients of the MPS daemon. */
+HCS_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device, unsigned int *room, void *out)
+{
+    return list(device, room, out, true);
+}
+
+HCS_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *room, void *out)
+{
+    return list(device, room, out, false);
+}
+
+HCS_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *room, void *out)
+{
+    return list(device, room, out, false);
+}
+
 HCS_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned int *room, void *out)
 {
     (void)out;

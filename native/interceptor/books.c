@@ -38,11 +38,12 @@ void hcs_settle_free(bool freed, bool known, const struct hcs_entry *entry)
 void hcs_forget_owned(uint32_t runtime, uint64_t owner)
 {
     struct hcs_local *local = hcs_local();
-    struct hcs_entry entry;
+    uint64_t sums[HCS_MAX_LISTED] = {0};
     if (local == NULL || owner == 0)
         return;
-    while (hcs_addresses_take_owned(&local->addresses, runtime, owner, &entry))
-        hcs_uncharge((int)entry.card, entry.bytes);
+    hcs_addresses_take_owned(&local->addresses, runtime, owner, sums, HCS_MAX_LISTED);
+    for (int card = 0; card < HCS_MAX_LISTED; card++)
+        hcs_uncharge(card, sums[card]);
 }
 
 /* ---- physical memory --------------------------------------------------------------------------------------------- */

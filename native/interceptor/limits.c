@@ -47,7 +47,14 @@ static _Atomic bool file_broken;      /* the file became unreadable while we ran
 
 /* ---- doing things once ------------------------------------------------------------------------------------------ */
 
-enum { ONCE_DONE = 1, ONCE_BUSY = 2, ONCE_PID_SHIFT = 8 };
+enum { ONCE_AGAIN = 0, ONCE_DONE = 1, ONCE_BUSY = 2, ONCE_PID_SHIFT = 8 };
+
+/* Whether what could not be had may be there later: files are all in use, or memory, or the disk is full. Then the next
+ * call tries again, instead of refusing until the program ends. */
+static bool may_pass(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR || error == ENOSPC || error == EDQUOT;
+}
 
 /* True for the one caller that must do the work and then store ONCE_DONE; others wait for it. */
 static bool begin_once(_Atomic uint64_t *once)
@@ -169,9 +176,11 @@ enum hcs_mode hcs_mode(void)
     static _Atomic uint64_t once;
     if (begin_once(&once)) {
         int saved_errno = errno;
+        errno = 0;
         load_quota();
+        bool again = mode == HCS_MODE_REFUSE && may_pass(errno);
         errno = saved_errno;
-        atomic_store(&once, ONCE_DONE);
+        atomic_store(&once, again ? ONCE_AGAIN : ONCE_DONE);
     }
     return mode;
 }
@@ -199,9 +208,11 @@ static bool have_ledger(void)
         return false;
     if (begin_once(&once)) {
         int saved_errno = errno;
+        errno = 0;
         load_ledger();
+        bool again = !ledger_usable && may_pass(errno);
         errno = saved_errno;
-        atomic_store(&once, ONCE_DONE);
+        atomic_store(&once, again ? ONCE_AGAIN : ONCE_DONE);
     }
     return ledger_usable;
 }

@@ -159,6 +159,28 @@ HCS_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t dev
     LIST(put_new);
 }
 
+/* Clients of the MPS daemon, which all containers on the card may share. */
+HCS_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device, unsigned int *count,
+                                                                nvmlProcessInfo_v1_t *processes)
+{
+    REAL(nvmlDeviceGetMPSComputeRunningProcesses);
+    LIST(put_old);
+}
+
+HCS_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count,
+                                                                nvmlProcessInfo_t *processes)
+{
+    REAL(nvmlDeviceGetMPSComputeRunningProcesses_v2);
+    LIST(put_new);
+}
+
+HCS_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
+                                                                nvmlProcessInfo_t *processes)
+{
+    REAL(nvmlDeviceGetMPSComputeRunningProcesses_v3);
+    LIST(put_new);
+}
+
 /* Graphics is not what we share; whoever draws on the card is a neighbour. */
 #define NOBODY()                                                                                                       \
     if (!hcs_watching())                                                                                               \

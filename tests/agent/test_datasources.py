@@ -106,8 +106,9 @@ def test_a_source_that_takes_no_connection_has_no_distance() -> None:
         assert round_trip(DataSource("closed", "127.0.0.1", bound.getsockname()[1])) is None
 
 
-def test_a_name_that_nobody_knows_has_no_distance() -> None:
-    assert round_trip(DataSource("nowhere", "no-such-host.invalid", 1)) is None
+def test_an_address_that_cannot_be_has_no_distance() -> None:
+    """One that no name server is asked for."""
+    assert round_trip(DataSource("nowhere", "fe80::1%no-such-interface", 1)) is None
 
 
 def test_the_agent_asks_in_a_thread_of_its_own(tmp_path: Path, listening: int) -> None:

@@ -1,6 +1,7 @@
 """``hcs cpn`` against the real server and store on loopback: what people see, and with which code it ends."""
 
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -128,6 +129,45 @@ def test_stdin_and_several_files(cpn: Cpn) -> None:
     three_lines(cpn("submit", *files, "--key", "k"), USAGE, "one key")
 
 
+def test_an_answer_that_was_lost_is_asked_for_again_and_makes_no_second_job(cpn: Cpn) -> None:
+    """Between the command and the controller stands something that swallows the first answer."""
+    host, port = cpn.url.removeprefix("http://").split(":")
+    swallowed = []
+
+    def forward(listener: socket.socket) -> None:
+        for _ in range(2):
+            client, _ = listener.accept()
+            with client, socket.create_connection((host, int(port))) as controller:
+                controller.sendall(_message(client))
+                answer = _message(controller)
+                if swallowed:
+                    client.sendall(answer)
+                swallowed.append(answer.split(b" ")[1])
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        between = threading.Thread(target=forward, args=(listener,))
+        between.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        result = cpn("submit", cpn.file(job()), "--server", url)
+        between.join()
+    assert (result.exit_code, result.stdout) == (0, "job/j0000001 train: Queued, known by its key\n")
+    assert swallowed == [b"201", b"200"]
+    assert len(cpn.desk.store.entries()) == 1
+
+
+def _message(connection: socket.socket) -> bytes:
+    """A whole request or answer, as long as its head says."""
+    text = b""
+    while b"\r\n\r\n" not in text:
+        text += connection.recv(1 << 20)
+    head, _, body = text.partition(b"\r\n\r\n")
+    lines = head.lower().split(b"\r\n")
+    length = next(int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length"))
+    while len(body) < length:
+        body += connection.recv(1 << 20)
+    return head + b"\r\n\r\n" + body
+
+
 def test_a_key_in_the_manifest_is_kept(cpn: Cpn) -> None:
     file = cpn.file(job(idempotency_key="mine"))
     assert cpn.text("submit", file).endswith("Queued\n")
@@ -213,6 +253,24 @@ def test_waiting_tells_of_every_try(cpn: Cpn) -> None:
             assert waiting.stderr.readline() == f"job/j0000001 train: {state} (to {state})\n"
         assert waiting.stderr.readline() == "error: job j0000001 Failed\n"
     assert waiting.returncode == FAILED
+
+
+def test_waiting_outlives_the_controller(tmp_path: Path) -> None:
+    with opened(tmp_path / "queue.db") as store:
+        desk = Desk(store)
+        with served(desk, tmp_path) as url:
+            cpn = Cpn(desk, url, tmp_path)
+            command = [sys.executable, "-m", "hcs", "cpn", "submit", cpn.file(job()), "--wait", "--server", url]
+            waiting = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            assert waiting.stderr is not None
+            cpn.until_there("j0000001")
+            entry = cpn.moved(cpn.entry("j0000001"), "Placing")
+            assert "Placing" in waiting.stderr.readline()
+        cpn.moved(entry, "Created", "Running", "Succeeded")
+        desk = Desk(store)
+        with served(desk, tmp_path, port=int(url.rpartition(":")[2])), waiting:
+            assert waiting.stderr.readline() == "job/j0000001 train: Succeeded (to Succeeded)\n"
+        assert waiting.returncode == 0
 
 
 def test_waiting_may_be_bounded(cpn: Cpn) -> None:

@@ -67,14 +67,14 @@ def opened(path: Path) -> QueueStore:
 
 
 @contextlib.contextmanager
-def served(desk: Desk, folder: Path, tokens: Tokens | None = None) -> Iterator[str]:
+def served(desk: Desk, folder: Path, tokens: Tokens | None = None, *, port: int = 0) -> Iterator[str]:
     """The real server on a free port of loopback, on a thread of its own; gives its URL."""
     ready = folder / "ready.json"
     ready.unlink(missing_ok=True)
     loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = []
 
     async def main() -> None:
-        serving = asyncio.create_task(serve(make_app(desk, tokens=tokens), Endpoint(), ready=ready))
+        serving = asyncio.create_task(serve(make_app(desk, tokens=tokens), Endpoint(port=port), ready=ready))
         loops.append((asyncio.get_running_loop(), serving))
         with contextlib.suppress(asyncio.CancelledError):
             await serving

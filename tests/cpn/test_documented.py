@@ -55,5 +55,5 @@ def test_the_example_is_a_job_and_the_port_the_commands_own() -> None:
     (example,) = (text for text in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL) if "kind: Job" in text)
     asked = read_submission(yaml.safe_load(example), NOW)
     assert asked.cautions == ()
-    assert len(asked.submission.inputs) == 2
+    assert len(asked.submission.inputs) == 1
     assert f"http://127.0.0.1:{PORT}" in TEXT

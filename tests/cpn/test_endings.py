@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from hcs.cpn.endings import ending
+from hcs.cpn.endings import ending, why_pending
 from hcs.cpn.tables import load_messages
 from hcs.kube.resources import Job, Pod
-from hcs.model.pods import ObjectMeta, PodStatus
+from hcs.model.pods import ObjectMeta, PodCondition, PodStatus
 
 MESSAGES = load_messages()
 
@@ -77,3 +77,13 @@ def test_pods_that_are_gone_leave_the_jobs_own_words() -> None:
     found = ending(failed_job("BackoffLimitExceeded", "Job has reached the backoff limit"), [], "", MESSAGES)
     assert found.kind == "JobFailed"
     assert "backoff limit" in found.message
+
+
+def test_a_pod_that_does_not_run_is_explained_by_its_cluster() -> None:
+    unplaced = PodCondition(type="PodScheduled", status="False", message="0/3 nodes are available")
+    pulling = {"name": "main", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no image 'train:1'"}}}
+    starting = {"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}
+    pods = [Pod(status=PodStatus(containerStatuses=[starting])), Pod(status=PodStatus(containerStatuses=[pulling]))]
+    assert why_pending(pods) == "container main waits (ImagePullBackOff): no image 'train:1'"
+    assert why_pending([Pod(status=PodStatus(conditions=[unplaced])), *pods]) == "0/3 nodes are available"
+    assert not why_pending(pods[:1])

@@ -1,5 +1,6 @@
 """The API over a real socket and a real store: what is acknowledged is on disk, and every no is a sentence."""
 
+import resource
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -315,6 +316,22 @@ def test_a_store_that_cannot_be_written_is_said_and_the_job_not_taken(http: http
     desk.store.close()
     assert problem(http.post("/jobs", content=msgspec.json.encode(job())), 503).reason == "QueueClosed"
     assert problem(http.get("/readyz"), 503).reason == "QueueClosed"
+
+
+def test_a_full_disk_is_said_and_nothing_half_taken(http: httpx2.Client, desk: Desk) -> None:
+    """A limit on the size of files stands in for the disk."""
+    kept = submitted(http).job.id
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, before[1]))
+    try:
+        answers = [http.post("/jobs", content=msgspec.json.encode(job(f"job-{number}"))) for number in range(30)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    taken = [msgspec.json.decode(answer.content, type=Submitted).id for answer in answers if answer.is_success]
+    refused = [problem(answer, 503).reason for answer in answers if not answer.is_success]
+    assert set(refused) == {"QueueNotWritable"}
+    assert [entry.id for entry in desk.store.entries()] == [kept, *taken]
+    assert submitted(http).created
 
 
 def test_health_readiness_and_figures(http: httpx2.Client, desk: Desk) -> None:

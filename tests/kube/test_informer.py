@@ -285,3 +285,49 @@ async def test_what_a_watch_may_say(
         s.spawn(informer.run())
         await asyncio.sleep(5)
         assert (server.lists, server.watched, found) == (lists, watched, seen)
+
+
+def spoil(s: Scene, name: str, grace: Any) -> None:
+    """Write a pod as a server of another version might: past all checks, straight into the store."""
+    store = s.server.cluster.store
+    stored = store.get("pods", "default", name)
+    assert stored is not None
+    pod = stored.copy()
+    pod["spec"]["terminationGracePeriodSeconds"] = grace
+    store.replace(stored, pod)
+
+
+@virtual
+async def test_an_object_that_cannot_be_read_stays_as_it_was_and_all_others_fresh(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scene(tmp_path) as s:
+        await s.add_pod("odd")
+        await s.add_pod("plain")
+        informer, seen = watch(s)
+        await informer.synced.wait()
+        spoil(s, "odd", "soon")
+        await s.annotate("plain", {"x": "1"})
+        await s.until(lambda: ("MODIFIED", "plain", "1") in seen)
+        assert [name for kind, name, _ in seen if name == "odd"] == ["odd"], "as it was last read"
+        assert any("object=default/odd" in record.getMessage() for record in caplog.records)
+        spoil(s, "odd", 7)
+        await s.until(lambda: ("MODIFIED", "odd", "") in seen)
+        pod = informer.get("odd", "default")
+        assert pod is not None
+        assert pod.spec.terminationGracePeriodSeconds == 7
+
+
+@virtual
+async def test_one_that_cannot_be_read_from_the_beginning_is_not_there_and_goes_quietly(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        await s.add_pod("odd")
+        await s.add_pod("plain")
+        spoil(s, "odd", "soon")
+        informer, seen = watch(s)
+        await informer.synced.wait()
+        assert seen == [("ADDED", "plain", "")]
+        await s.delete_pod("odd")
+        await s.annotate("plain", {"x": "1"})
+        await s.until(lambda: ("MODIFIED", "plain", "1") in seen)
+        assert [name for _, name, _ in seen if name == "odd"] == []

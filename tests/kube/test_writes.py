@@ -102,6 +102,15 @@ async def test_long_words_are_cut_and_cluster_objects_told_about_in_default(tmp_
 
 
 @virtual
+async def test_an_object_of_the_longest_name_is_told_about_too(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        about = ObjectReference(apiVersion="v1", kind="Pod", name="p" * 235 + "." + "q" * 17, namespace="default")
+        await EventRecorder(s.client, "router").tell(about, reason="Placed", message="here", now=NOW)
+        (event,) = await told(s)
+        assert event.involvedObject.name == about.name
+
+
+@virtual
 async def test_telling_never_fails_its_caller(tmp_path: Path) -> None:
     async with scene(tmp_path) as s:
         pod = await s.add_pod("p")

@@ -121,10 +121,44 @@ def test_a_ledger_for_which_the_disk_has_no_room_is_refused_with_a_reason(
     assert "the ledger's disk has no room" in done.stderr
 
 
-def test_a_ledger_that_was_left_half_made_is_finished(container: Container, start: object, programs: Path) -> None:
+def test_a_ledger_that_was_left_half_made_is_finished(container: Container, programs: Path) -> None:
     """Somebody died, or had no room, before there was anything in it."""
     container.add_card()
     container.limit(2 * GI)
     container.ledger_path.write_bytes(bytes(4096))
     done = container.run(str(compile_program(programs, "holes.c", "holes", "-Wno-cast-function-type")), "plain", "4096")
     assert done.stdout == "0\n", done.stderr
+
+
+def test_a_ledger_that_could_not_be_opened_for_a_moment_is_opened_later(container: Container, holes: Path) -> None:
+    """A program that had used up its files for a moment is not refused until it ends."""
+    container.limit(8 * MI)
+    assert told(container, holes, "files", 4 * MI) == ["100", "0"]
+    assert container.ledger().cards[0].used_bytes == 4 * MI
+
+
+def test_a_quota_file_that_could_not_be_opened_for_a_moment_is_opened_later(
+    container: Container, holes: Path, programs: Path
+) -> None:
+    without = compile_program(programs, "nofiles.c", "libnofiles.so", "-shared", "-fPIC")
+    container.limit(8 * MI)
+    environment = {"LD_PRELOAD": f"{without}:{native.interceptor_path()}", "NO_FILES": str(container.quota_path)}
+    assert told(container, holes, "plain", 4 * MI, **environment) == ["0"]
+    assert told(container, holes, "plain", 16 * MI, **environment) == ["2"]
+
+
+def test_a_context_with_very_many_allocations_is_destroyed_at_once(container: Container, programs: Path) -> None:
+    """All it had is found in one pass over the books."""
+    container.add_card()
+    container.limit(2 * GI)
+    lines = "init\nnewcontext 0\nmany 60000\ndestroycontext 0\ndevice 0\ninfo\n"
+    done = subprocess.run(
+        [str(cuda_probe(programs, "dlsym"))],
+        env=container.environment(),
+        input=lines,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stdout.splitlines()[-1] == f"0 {2 * GI} {2 * GI}", done.stdout + done.stderr

@@ -61,13 +61,15 @@ def test_nvml_agrees_with_the_quota_and_shows_the_containers_processes_alone(
     probe = start(probe_program)
     assert probe.code(f"alloc {GI}") == 0
     program = str(compile_program(programs, "nvml.c", "nvml"))
-    codes, memory, second, processes, old, graphics, sampled = container.run(program).stdout.strip().split("|")
-    assert codes.split() == ["0", "0", "0", "0", str(INSUFFICIENT_SIZE), "0", "0", "0", "0"]
+    told = container.run(program).stdout.strip().split("|")
+    codes, memory, second, processes, old, clients, graphics, sampled = told
+    assert codes.split() == ["0", "0", "0", "0", str(INSUFFICIENT_SIZE), "0", "0", "0", "0", "0"]
     assert memory.split() == [str(4 * GI), str(3 * GI), str(GI)]
     assert second.split() == [str(4 * GI), "0", str(3 * GI), str(GI)]
     mine = f"{probe.process.pid}:{GI}"
     assert processes.split() == ["1", mine]
     assert old.split() == [mine]
+    assert clients.split() == [mine], "all containers on a card may be clients of one MPS daemon"
     assert graphics.split() == ["0"]
     assert sampled.split() == [str(probe.process.pid)]
     container.intercepted = False

@@ -60,6 +60,14 @@ def test_one_run_is_enough_for_the_same_job_and_a_start_for_others() -> None:
     assert unknown.memory is None
 
 
+def test_a_job_that_ran_is_told_by_its_own_runs_however_odd_they_are() -> None:
+    others = [run(batch=batch, seconds=2.0 * batch) for batch in (4.0, 16.0, 32.0, 64.0)]
+    odd = [run(seconds=seconds) for seconds in (290.0, 300.0, 3000.0)]
+    told = one(JobPredictor.fitted([*others, *odd]), work())
+    assert told.expected_ms == 300_000
+    assert told.level == "same"
+
+
 def _round(queue: list[tuple[str, str, float, float]], start: float = 0.2) -> list[Run]:
     """Short processes: start-up, then steps of the world's pace, with a little jitter."""
     draw = np.random.default_rng(1)

@@ -44,6 +44,9 @@ async def test_requests_that_are_none_are_refused(tmp_path: Path) -> None:
         http = plain(await s.start_extender())
         assert (await http.post("/filter", content=b"no json")).status_code == 400
         assert (await http.post("/bind", content=b'{"PodName": "p"}')).status_code == 400
+        for name in ("", "../../nodes/n1", "a\0", "A", "x" * 300):
+            body = {"PodName": name, "PodNamespace": "default", "PodUID": "u", "Node": "n1"}
+            assert (await http.post("/bind", content=msgspec.json.encode(body))).status_code == 400, name
         assert (await http.get("/filter")).status_code == 405
 
 

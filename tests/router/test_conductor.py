@@ -302,6 +302,27 @@ async def test_podgroups_of_others_are_gangs_too(tmp_path: Path, api: str, marki
 
 
 @virtual
+async def test_members_hear_why_their_podgroup_cannot_be_read_and_start_when_it_is_mended(tmp_path: Path) -> None:
+    """Nobody looks into the router's log; a gate that never opens must say why on the pod."""
+    async with scene(tmp_path) as s:
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        await s.post(path, definition_of("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"))
+        await start(s, nodes=1, cards=2)
+        groups = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+        spec = {"minMember": 1, "networkTopology": {"mode": "hard"}}
+        body = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": {"name": "g"}}
+        await s.post(groups, {**body, "spec": spec})
+        await s.add_pod("g-0", resources=WHOLE, spec=GATED, annotations={"scheduling.k8s.io/group-name": "g"})
+
+        async def told() -> bool:
+            return any("HardNetworkTopology" in message for _, message in await s.events("g-0"))
+
+        await s.until(told, seconds=90)
+        await s.merge(f"{groups}/g", {"spec": {"networkTopology": None}})
+        await s.bound("g-0", seconds=90)
+
+
+@virtual
 async def test_a_gang_stays_with_one_vendor_unless_it_is_portable(tmp_path: Path) -> None:
     async with scene(tmp_path) as s:
         await s.add_node("nv", card(0), card(1))

@@ -77,6 +77,20 @@ async def test_two_slower_cards_are_offered_for_one_and_given_when_accepted(tmp_
 
 
 @virtual
+async def test_nothing_is_offered_where_its_spikes_are_not(tmp_path: Path) -> None:
+    """An accepted offer would open the gate of a pod that no node can take."""
+    async with scene(tmp_path) as s:
+        await mixed(s)
+        await s.start_driver(s.http(await s.start_extender()))
+        await s.add_pod("p", resources={**WHOLE, "snn.ai.compute/ksps": "10"}, annotations=ASK, spec=GATED)
+        await asyncio.sleep(20)
+        assert offer_on(await s.get_pod("p")) is None
+        spikes = {"snn.ai.compute/ksps": "10"}
+        await s.node_patch("npu", {"status": {"allocatable": spikes, "capacity": spikes}}, subresource="status")
+        await offered(s)
+
+
+@virtual
 async def test_what_it_named_becomes_free_and_opens_the_gate_without_asking(tmp_path: Path) -> None:
     async with scene(tmp_path) as s:
         await mixed(s)

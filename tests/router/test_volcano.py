@@ -172,6 +172,23 @@ async def test_volcano_asks_again_about_a_pod_it_never_bound_and_has_it_seconds_
 
 
 @virtual
+async def test_a_record_that_was_taken_off_and_comes_by_late_holds_nothing(tmp_path: Path) -> None:
+    """The watch shows the past: first the pod with the record, then without, both after it was taken off."""
+    async with scene(tmp_path) as s:
+        extender, session = await start(s, "a", "b", "c")
+        assert await session.allocate("a", "n1") == ""
+        recorded = await s.get_pod("a")
+        await session.deallocate("a", "n1")
+        await s.until(lambda: names.ALLOCATION not in extender.view.pod(recorded.metadata.uid).annotations)
+        plain = extender.view.pod(recorded.metadata.uid)
+        extender.view._pods._apply("MODIFIED", recorded)
+        assert len(extender.reservations) == 1, "it may be what a router before us wrote"
+        extender.view._pods._apply("MODIFIED", plain)
+        assert len(extender.reservations) == 0
+        assert [await session.allocate(name, "n1") for name in ("b", "c")] == ["", ""]
+
+
+@virtual
 async def test_a_restarted_router_keeps_what_is_recorded_and_not_bound_yet(tmp_path: Path) -> None:
     async with scene(tmp_path) as s:
         _, session = await start(s, "a", "b", "c")

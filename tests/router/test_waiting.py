@@ -2,7 +2,7 @@
 
 import itertools
 
-from hcs.router.waiting import BATCH, WaitingRoom
+from hcs.router.waiting import BATCH, LATE_SECONDS, WaitingRoom
 
 
 def room(*pods: str) -> WaitingRoom:
@@ -19,6 +19,17 @@ def test_words_are_new_once() -> None:
     assert made.refuse("a", ("n1",), "no card")
     made.leave("a")
     assert made.refuse("a", ("n1",), "no card")
+
+
+def test_who_is_gone_or_never_was_is_forgotten_after_a_while() -> None:
+    """kube-scheduler may ask about a pod whose end we saw already, or whose beginning we have not seen yet."""
+    made = WaitingRoom()
+    for pod in ("gone", "here"):
+        made.refuse(pod, ("n1",), "no room", now=10)
+    made.forget(lambda uid: uid == "here", now=10 + LATE_SECONDS - 1)
+    assert made.uids() == ("gone", "here")
+    made.forget(lambda uid: uid == "here", now=10 + LATE_SECONDS)
+    assert made.uids() == ("here",)
 
 
 def test_without_growth_nobody_is_poked() -> None:

@@ -17,7 +17,8 @@ from hcs.store.errors import (
     StoreError,
     UnknownEntryError,
 )
-from hcs.store.queue import LOG_BYTES, MOST_LOGS, QueueStore
+from hcs.store.lessons import LOG_BYTES, MOST_LOGS
+from hcs.store.queue import QueueStore
 from hcs.wide.entries import Entry, Placement, Submission
 
 PLACE = Placement("east", "v100", decided=5, expected=100, upper=120, job="cpn-id0001-0")

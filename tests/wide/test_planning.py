@@ -138,7 +138,7 @@ def test_equal_snapshots_give_equal_plans(jobs: list[Job], closed: bool) -> None
 
 
 def test_a_long_closed_queue_is_improved_to_the_same_plan_again() -> None:
-    jobs = tuple(each.job for each in generate(60, 5, ("fast", "slow")))
+    jobs = tuple(each.job for each in generate(30, 1, ("fast", "slow")))
     snapshot = Snapshot(now=0, pools=POOLS, waiting=jobs, closed=True)
     first = Planner(SMALL).decide(snapshot)
     assert all(Planner(SMALL).decide(snapshot) == first for _ in range(2))

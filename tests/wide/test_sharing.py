@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from tests.wide.worlds import SMALL
 
 from hcs.wide.chances import Chances
-from hcs.wide.fleets import Pool
+from hcs.wide.fleets import Pool, parse_pools
+from hcs.wide.generation import equipped, generate, pair_rates
 from hcs.wide.jobs import Job, RunTime
 from hcs.wide.planner import Planner, policy
 from hcs.wide.sharing import Rates, Sharing, joined, parted, symmetric, together
@@ -82,6 +83,13 @@ def test_a_guest_waits_where_sharing_does_not_pay(guest: Job, rates: Rates) -> N
     assert decided(guest, job("h"), table(rates)).starts == ()
 
 
+def test_a_pair_that_does_less_than_one_job_is_not_made_however_far_the_guest_s_turn() -> None:
+    before = job("s", 594_000)
+    for rates, started in ((Rates(500, 500), []), (WELL, ["g"])):
+        plan = decided(job("g"), job("h"), table(rates), waiting=(before, job("g")))
+        assert [place.job for place in plan.starts] == started
+
+
 def test_a_promise_is_not_delayed_for_a_guest() -> None:
     promised = msgspec.structs.replace(job("p"), memory=16)
     promises = (Place("p", POOL.name, 10 * MINUTE, 20 * MINUTE),)
@@ -138,6 +146,25 @@ def test_the_simulator_keeps_belief_and_truth_apart() -> None:
     assert runs["hcs"].shared > 0
     ends = {name: max(outcome.ended for outcome in run.outcomes) for name, run in runs.items()}
     assert ends["hcs"] < ends["sjf"]
+
+
+def test_in_a_closed_queue_guests_do_not_move_the_last_end() -> None:
+    pools = equipped(parse_pools("fast=4,slow=8"))
+    queue = generate(50, 1, ("fast", "slow"))
+    rates = pair_rates(queue, ("fast", "slow"))
+    jobs = [msgspec.structs.replace(each.job, inputs=()) for each in queue]
+    alone, shared = (
+        Simulation(jobs, pools, chances=Chances(pairs=rates), sharing=sharing, closed=True).run(policy("hcs", SMALL))
+        for sharing in (None, Sharing(rates))
+    )
+    assert shared.shared > 0
+    assert max(each.ended for each in shared.outcomes) <= max(each.ended for each in alone.outcomes)
+
+
+def test_the_slowed_host_is_part_of_the_plan() -> None:
+    # 533 333 ms of its 540 000 beside the guest, which ends after 666 667, and the rest alone.
+    (host,) = decided(job("g"), job("h"), table()).slowed
+    assert (host.job.id, host.rate, host.until) == ("h", 800, MINUTE + 673_334)
 
 
 def test_a_busy_cpu_slows_both() -> None:

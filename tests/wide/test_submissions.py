@@ -14,6 +14,7 @@ from hcs.wide.jobs import Blob
 from hcs.wide.submissions import ANNOTATIONS, Asked, read_submission
 
 GIB = 1 << 30
+ONE, TWO = "1" * 64, "2" * 64
 NOW = 1_900_000_000_000  # March 2030
 
 
@@ -56,7 +57,7 @@ def test_everything_a_job_can_say() -> None:
         batch_size=100,
         deadline="2030-06-01T00:00:00+00:00",
         priority="7",
-        inputs="imagenet=150Gi, sha256:0a=2Gi",
+        inputs=f"sha256:{ONE}=150Gi, sha256:{TWO}=2Gi",
         idempotency_key="mine",
     )
     manifest["spec"]["template"]["metadata"] = {"annotations": {"ai.compute/models": "V100, A100"}}
@@ -78,11 +79,15 @@ def test_everything_a_job_can_say() -> None:
             host_memory=4 * GIB,
             priority=7,
             deadline=1_906_502_400_000,
-            inputs=(Blob("imagenet", 150 * GIB), Blob("sha256:0a", 2 * GIB)),
+            inputs=(Blob(f"sha256:{ONE}", 150 * GIB), Blob(f"sha256:{TWO}", 2 * GIB)),
         ),
         cautions=(),
         key="mine",
     )
+
+
+def test_an_input_that_no_store_could_fetch_is_told() -> None:
+    assert cautioned(job(model_name="m", data_size=1, epoch=1, inputs=f"sha256:{'0' * 63}=1")) == ["InputNotMovable"]
 
 
 @pytest.mark.parametrize("value", [20, "20", 20.0, " 20 ", "2e1", "+20", "20.", "020"])

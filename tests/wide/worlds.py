@@ -163,7 +163,7 @@ def complaints(world: World, report: Report) -> list[str]:
         found.append(f"jobs lost or doubled: {set(everybody) ^ {job.id for job in world.jobs}}")
     if report.unfinished:
         found.append(f"never started: {report.unfinished}")
-    wrong = [no for _, no in report.refused if no.reason not in ("TooManyFailures", "TooLittleMemory", "NoRunTime")]
+    wrong = [no for _, no in report.refused if no.reason != "TooManyFailures"]
     found += wrong
     found += [outcome for outcome in report.outcomes if not outcome.arrival <= outcome.started <= outcome.ended]
     if report.out_of_memory:

@@ -42,7 +42,8 @@ AGAIN_SECONDS: Final = 3600.0
 """When a card that could not be measured is tried again."""
 
 Measurer = Callable[[Device, tuple[Device, ...]], Awaitable[Result | None]]
-"""Measures a card, and the ways to others, in a process of its own; None where no framework here can drive it.
+"""Measures a card, or where others are named the ways to and from them, in a process of its own; None where no
+framework here can drive it.
 
 Raises:
     MeasureError: it began and failed.
@@ -92,7 +93,7 @@ class Calibration:
         self._events = EventRecorder(client, "hcs-agent")
         self._results = {result.device: result for path in self._folder.glob("*.json") if (result := _read(path))}
         self._in_progress: tuple[str, ...] = ()
-        self._not_before: dict[str, datetime.datetime] = {}
+        self._not_before: dict[tuple[str, bool], datetime.datetime] = {}
         self.slow: dict[str, str] = {}
         """Cards more than a tenth below the median of their model, and the sentence that says so."""
 
@@ -120,7 +121,8 @@ class Calibration:
     def due(self) -> tuple[Device, tuple[Device, ...]] | None:
         """The next card to measure, and those to copy to and from meanwhile; all healthy, unused and not reserved.
 
-        First cards that were not measured with this driver, then those with a way to another that nobody has timed.
+        First cards that were not measured with this driver, each alone. Then those with a way to another that nobody
+        has timed: that takes several cards, and not long.
         """
         node = self._observed()
         if node is None:
@@ -134,16 +136,19 @@ class Calibration:
             and not self._granted(device.id)
             and held.quarantined(device.id) is None
         ]
-        ready = [device for device in free if self._now() >= self._not_before.get(device.id, self._now())]
-        known = tried(self._valid())
-        for device in ready:
+        for device in self._ready(free, ways=False):
             result = self._results.get(device.id)
             if result is None or not self._holds(result, device):
-                return device, _untried(device, free, known)
-        for device in ready:
+                return device, ()
+        known = tried(self._valid())
+        for device in self._ready(free, ways=True):
             if others := _untried(device, free, known):
                 return device, others
         return None
+
+    def _ready(self, free: list[Device], *, ways: bool) -> list[Device]:
+        """Those that have not been tried in vain a short while ago."""
+        return [d for d in free if self._now() >= self._not_before.get((d.id, ways), self._now())]
 
     async def run(self, pause: Callable[[float], Awaitable[None]]) -> None:
         """Measure what is due, one card at a time, until cancelled."""
@@ -161,23 +166,27 @@ class Calibration:
     async def calibrate(
         self, device: Device, peers: tuple[Device, ...], pause: Callable[[float], Awaitable[None]]
     ) -> Result | None:
-        """Reserve, measure, publish and give back one card and its peers; None where it was not measured.
+        """Reserve, measure, publish and give back one card, or its ways to others; None where nothing was measured.
 
         Raises:
             ApiError: the reservation could not be written.
         """
-        self._not_before[device.id] = self._now() + datetime.timedelta(seconds=AGAIN_SECONDS)
+        turn = (device.id, bool(peers))
+        self._not_before[turn] = self._now() + datetime.timedelta(seconds=AGAIN_SECONDS)
         every = {device.id, *(peer.id for peer in peers)}
         ours = await self._reserve(every)
         try:
             await pause(SETTLE_SECONDS)
             if device.id not in ours or self._granted(device.id):
                 log.info("calibration put off, the card was taken meanwhile: device=%s", device.id)
-                self._not_before[device.id] = self._now() + datetime.timedelta(seconds=LOOK_SECONDS)
+                self._not_before[turn] = self._now() + datetime.timedelta(seconds=LOOK_SECONDS)
                 return None
-            peers = tuple(peer for peer in peers if peer.id in ours and not self._granted(peer.id))
-            self._in_progress = (device.id, *(peer.id for peer in peers))
-            result = await self._measurer(device, peers)
+            there = tuple(peer for peer in peers if peer.id in ours and not self._granted(peer.id))
+            if peers and not there:
+                self._not_before[turn] = self._now() + datetime.timedelta(seconds=LOOK_SECONDS)
+                return None
+            self._in_progress = (device.id, *(peer.id for peer in there))
+            result = await self._measurer(device, there)
         except MeasureError as error:
             log.warning("not measured: device=%s error=%s", device.id, error)
             return None
@@ -187,8 +196,9 @@ class Calibration:
         if result is None:
             log.info("no framework here can measure the card: device=%s model=%s", device.id, device.model)
             return None
-        self._keep(self._with_earlier_ways(result, device))
-        await self._tell(device, result)
+        self._keep(self._with_earlier(result, device, ways=bool(peers)))
+        if not peers:
+            await self._tell(device, result)
         return result
 
     def _keep(self, result: Result) -> None:
@@ -209,14 +219,14 @@ class Calibration:
         found = ((result, here.get(id)) for id, result in self._results.items())
         return [result for result, device in found if device is not None and self._holds(result, device)]
 
-    def _with_earlier_ways(self, result: Result, device: Device) -> Result:
-        """The result, and the ways that an earlier one knew and this one did not try again."""
+    def _with_earlier(self, result: Result, device: Device, *, ways: bool) -> Result:
+        """The result, and what an earlier one knew and this one did not try again: ways, or all but these ways."""
         before = self._results.get(device.id)
         if before is None or not self._holds(before, device):
             return result
-        again = peers_of(result) | {""}
+        again = peers_of(result) | (frozenset() if ways else {""})
         return msgspec.structs.replace(
-            result,
+            before if ways else result,
             figures=(*result.figures, *(figure for figure in before.figures if figure.peer not in again)),
             failures=(*result.failures, *(failure for failure in before.failures if failure.peer not in again)),
         )

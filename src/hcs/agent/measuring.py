@@ -66,7 +66,9 @@ class ProcessMeasurer:
             words += ["--peer", peer.id]
         if self._emulated is not None:
             words += ["--emulated-cards", str(self._emulated)]
-        else:
+        if peers:
+            words.append("--ways")
+        elif self._emulated is None:
             words.append("--models")
         shown, variables = self._shown((device, *peers))
         for id in shown:

@@ -5,6 +5,8 @@ without a second job.
 """
 
 import sys
+import threading
+import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +27,9 @@ from hcs.wide.lifecycle import ENDED
 from hcs.wide.manifests import read_manifest
 from hcs.wide.submissions import ANNOTATIONS, KEY, Asked, annotation, read_submission
 
+_PATIENCE_SECONDS: Final = 60.0
+"""How long a controller may be away while somebody waits for a job."""
+_AGAIN_SECONDS: Final = 0.5
 _EXAMPLES: Final = """\b
 Examples:
   hcs cpn submit train.yaml --wait
@@ -125,13 +130,12 @@ def _wait(api: Api, jobs: Sequence[JobRow], timeout: float | None, json: bool) -
     Raises:
         CommandError: one did not succeed, or it took too long.
     """
-    import threading
-
     left = {job.id for job in jobs}
     ended: dict[str, JobRow] = {}
     told: dict[str, str] = {}
     over = threading.Event()
     trouble: list[CommandError] = []
+    heard = [time.monotonic()]
 
     def see(job: JobRow) -> None:
         if job.id not in left:
@@ -144,24 +148,36 @@ def _wait(api: Api, jobs: Sequence[JobRow], timeout: float | None, json: bool) -
             ended[job.id] = job
             left.discard(job.id)
 
+    def listen() -> None:
+        for kind, content in api.events(jobs[0].id if len(jobs) == 1 else ""):
+            heard[0] = time.monotonic()
+            if kind in ("hello", "lost"):  # what happened before, or was missed
+                for id in sorted(left):
+                    see(api.ask(JobDetail, "GET", f"/jobs/{id}").job)
+            elif kind == "job":
+                see(msgspec.convert(content, JobRow))
+            if not left:
+                return
+        raise api.unreachable(ConnectionError("it closed the line"))
+
     def follow() -> None:
-        try:
-            for kind, content in api.events(jobs[0].id if len(jobs) == 1 else ""):
-                if kind in ("hello", "lost"):  # what happened before, or was missed
-                    for id in sorted(left):
-                        see(api.ask(JobDetail, "GET", f"/jobs/{id}").job)
-                elif kind == "job":
-                    see(msgspec.convert(content, JobRow))
-                if not left:
+        while left and not over.is_set():
+            try:
+                listen()
+            except (CommandError, RuntimeError) as error:  # the latter when the client was closed meanwhile
+                if over.is_set():
+                    return
+                if isinstance(error, RuntimeError):
+                    raise
+                if time.monotonic() - heard[0] > _PATIENCE_SECONDS:
+                    trouble.append(error)
                     break
-            else:
-                trouble.append(api.unreachable(ConnectionError("it closed the line")))
-        except CommandError as error:
-            trouble.append(error)
+                time.sleep(_AGAIN_SECONDS)  # the queue outlives its controller
         over.set()
 
     threading.Thread(target=follow, daemon=True).start()
     over.wait(timeout)
+    over.set()
     if trouble and left:
         raise trouble[0]
     if left:
@@ -197,8 +213,6 @@ def _read(file: str) -> bytes:
 
 def _dry_run(names: Sequence[str], raws: Sequence[bytes], json: bool) -> None:
     """Read on this side, by the code the controller reads with."""
-    import time
-
     for name, raw in zip(names, raws, strict=True):
         try:
             asked = read_submission(read_manifest(raw), time.time_ns() // 1_000_000)

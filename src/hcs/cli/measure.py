@@ -24,6 +24,9 @@ def run(
         list[str] | None,
         typer.Option("--peer", help="With --device: UUID of a card to copy to and from; several times for several."),
     ] = None,
+    ways: Annotated[
+        bool, typer.Option("--ways", help="With --peer: only the copies, and not the card itself.")
+    ] = False,
     visible: Annotated[
         list[str] | None,
         typer.Option(help="The cards that this process sees, in order; where the framework tells no UUIDs."),
@@ -67,6 +70,7 @@ def run(
             backend,
             unit.index,
             peers=peers,
+            own=not ways,
             sizes=SIZES if full else SMALL_SIZES,
             copied=COPY_BYTES if full else SMALL_COPY_BYTES,
             most_seconds=math.inf if full else SMALL_SECONDS,
@@ -179,7 +183,7 @@ def _table(result: Result) -> Table:
                 figure.metric,
                 f"{figure.value:.4g}",
                 figure.unit,
-                f"{figure.spread:.1%}",
+                f"{figure.spread:.1%}" if figure.spread < 1 else "> 100%",
                 "yes" if figure.steady else "no, unused",
                 figure.detail,
             )

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from hcs.cpn.clusterjobs import ForeignError, RejectedError, UnansweredError
-from hcs.cpn.endings import Ending, Messages, ending, failed_container, over
+from hcs.cpn.endings import Ending, Messages, ending, failed_container, over, why_pending
 from hcs.cpn.jobmanifest import job_manifest
 from hcs.cpn.peaks import Peaks
 from hcs.cpn.reports import Report, read_log, read_pods
@@ -260,7 +260,7 @@ class Dispatcher:
             self.notes.pop(entry.id, None)
         elif not pods or all(pod.status.phase in ("", "Pending") for pod in pods):
             waited = (self._now() - (placement.started or self._now())) / 1000
-            self.notes[entry.id] = "PodPending", _why_pending(pods) or f"{station.name} has not started its pods yet"
+            self.notes[entry.id] = "PodPending", why_pending(pods) or f"{station.name} has not started its pods yet"
             if waited > settings.pending_limit:
                 self._withdrawn[entry.id] = (
                     "NeverStarted",
@@ -424,14 +424,6 @@ def _peak(report: Report, metric: Bytes | None, ended: Ending, allowed: Bytes | 
 
 def _container(pod: resources.Pod) -> str | None:
     return pod.spec.containers[0].name if pod.spec.containers else None
-
-
-def _why_pending(pods: list[resources.Pod]) -> str:
-    for pod in pods:
-        for condition in pod.status.conditions or ():
-            if condition.type == "PodScheduled" and condition.status == "False" and condition.message:
-                return condition.message
-    return ""
 
 
 def _told_seconds(pods: list[resources.Pod]) -> float | None:

@@ -114,3 +114,16 @@ def _failed_condition(job: Job) -> tuple[str, str]:
         if condition.get("type") == "Failed" and condition.get("status") == "True":
             return str(condition.get("reason") or ""), str(condition.get("message") or "")
     return "", ""
+
+
+def why_pending(pods: Iterable[Pod]) -> str:
+    """What its cluster says about a pod that does not run: it has no node, or a container waits for something."""
+    for pod in pods:
+        for condition in pod.status.conditions or ():
+            if condition.type == "PodScheduled" and condition.status == "False" and condition.message:
+                return condition.message
+        for status in pod.status.containerStatuses or ():
+            waiting = (status.get("state") or {}).get("waiting") or {}
+            if waiting.get("message"):
+                return f"container {status.get('name')} waits ({waiting.get('reason')}): {waiting['message']}"
+    return ""

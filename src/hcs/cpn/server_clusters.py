@@ -4,6 +4,7 @@ A kubeconfig goes in and never comes out. One that is sent may hold certificates
 controller run a program or read a file of its own machine; who needs that names a file there.
 """
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -73,7 +74,7 @@ def cluster_routes(service: Service) -> list[Route]:
 async def _document(request: Request) -> dict[str, Any]:
     raw = await read_body(request, MAX_BYTES)
     try:
-        return read_manifest(raw) if raw.strip() else {}
+        return await asyncio.to_thread(read_manifest, raw) if raw.strip() else {}
     except RefusedError as error:
         said = "; ".join(refusal.message for refusal in error.refusals)
         raise RefusedError(Refusal("MalformedCluster", said.replace("the manifest", "the cluster object"))) from error

@@ -47,7 +47,7 @@ def job_routes(service: Service) -> list[Route]:
             entry = service.store.keyed(key, manifest) if key is not None else None
             if entry is not None:  # before its deadline is looked at, which may have passed since
                 told.labels("repeated").inc()
-                return answer(Submitted(show(entry), created=False))
+                return answer(Submitted(entry.id, entry.state, show(entry), created=False))
             now = service.now()
             asked: Asked = await asyncio.to_thread(read_submission, manifest, now)
             entry, created = service.store.submit(manifest, asked.submission, key=key, now=now)
@@ -57,7 +57,7 @@ def job_routes(service: Service) -> list[Route]:
         told.labels("created" if created else "repeated").inc()
         service.wake()
         return answer(
-            Submitted(show(entry), created, asked.cautions),
+            Submitted(entry.id, entry.state, show(entry), created, asked.cautions),
             201 if created else 200,
             {"location": f"/jobs/{entry.id}"},
         )
@@ -76,6 +76,8 @@ def job_routes(service: Service) -> list[Route]:
         last = service.store.last_log(entry.id)
         return answer(
             JobDetail(
+                id=entry.id,
+                state=entry.state,
                 job=show(entry),
                 submission=entry.submission,
                 transitions=tuple(service.store.transitions(entry.id)),

@@ -69,6 +69,8 @@ class JobList(msgspec.Struct, frozen=True):
 class JobDetail(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything about one job. ``cautions``: what its manifest left open. ``log``: the end of its last run's."""
 
+    id: str
+    state: State
     job: JobRow
     submission: Submission
     transitions: tuple[Transition, ...]
@@ -84,6 +86,8 @@ class JobDetail(msgspec.Struct, frozen=True, omit_defaults=True):
 class Submitted(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer to a submission; ``created`` is false where its key had made the job before."""
 
+    id: str
+    state: State
     job: JobRow
     created: bool
     cautions: tuple[Refusal, ...] = ()

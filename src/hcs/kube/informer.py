@@ -4,17 +4,24 @@ Promises: after ``synced`` the store has held a full list; every change afterwar
 those that happened while the connection was lost (a new list is compared with the old store); an expired
 resourceVersion (410) leads to a new list, never to a gap; a server that is down is asked again with growing pauses of
 at most five seconds. Handlers are plain functions and must not block.
+
+One object that cannot be read, such as one written by a later version of ours, is left as it was last read and told in
+the log; all others stay fresh. Reading with that care costs time, so it begins with the first such object and ends with
+the first list without one.
 """
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 import httpx2
+import msgspec
 from lightkube import ApiError, AsyncClient
 from lightkube.core.exceptions import LoadResourceError
+from lightkube.core.resource import GlobalResource, NamespacedResource, NamespacedResourceG
 
 from hcs.model.pods import ObjectMeta
 
@@ -38,6 +45,13 @@ class Described(Protocol):
 T = TypeVar("T", bound=Described)
 Handler = Callable[[ChangeKind, T, T | None], None]
 """Called with the kind of change, the object now (or as last seen, when deleted) and the object before."""
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """In place of an object that cannot be read."""
+
+    metadata: ObjectMeta
+    why: str
 
 
 class Informer(Generic[T]):
@@ -68,6 +82,7 @@ class Informer(Generic[T]):
         if namespace is not None:
             self._select["namespace"] = namespace
         self._pause = pause
+        self._careful = False
         self._store: dict[str, T] = {}
         self._handlers: list[Handler[T]] = []
         self.synced = asyncio.Event()
@@ -101,12 +116,16 @@ class Informer(Generic[T]):
                 await self._watch(version)
             except asyncio.CancelledError:
                 raise
+            except msgspec.ValidationError:
+                if self._careful:
+                    raise
+                self._careful = True
             except (ApiError, httpx2.HTTPError, LoadResourceError, OSError) as error:
                 gone = isinstance(error, ApiError) and error.status.code == 410
                 failures = 0 if gone else failures + 1
                 self.problem = None if gone else error
                 log.log(
-                    logging.DEBUG if gone or failures < 2 else logging.WARNING,
+                    logging.WARNING if failures == 2 else logging.DEBUG,  # once an outage, and not for what passes
                     "watch interrupted: kind=%s error=%r attempt=%d",
                     self._resource.__name__,
                     error,
@@ -115,11 +134,15 @@ class Informer(Generic[T]):
                 await self._pause(min(5.0, 0.05 * 2.0 ** min(failures, 8)) if failures else 0.0)
 
     async def _list(self) -> str:
-        listed: Any = self._client.list(self._resource, **self._select)
-        found: dict[str, T] = {}
+        listed: Any = self._client.list(self._kind(), **self._select)
+        found: dict[str, T | Unreadable] = {}
         async for item in listed:
             found[_key(item.metadata.namespace, item.metadata.name)] = item
+        self._careful = any(isinstance(item, Unreadable) for item in found.values())
         for key, item in found.items():
+            if isinstance(item, Unreadable):
+                self._leave(key, item)
+                continue
             before = self._store.get(key)
             if before is not None and before.metadata.uid != item.metadata.uid:
                 self._apply("DELETED", before)
@@ -133,12 +156,24 @@ class Informer(Generic[T]):
 
     async def _watch(self, version: str) -> None:
         changes: Any = self._client.watch(
-            self._resource, resource_version=version, server_timeout=WATCH_SECONDS, **self._select
+            self._kind(), resource_version=version, server_timeout=WATCH_SECONDS, **self._select
         )
         async with asyncio.timeout(WATCH_SECONDS + WATCH_GRACE), contextlib.aclosing(changes):
             async for kind, item in changes:
-                if kind in ("ADDED", "MODIFIED", "DELETED"):
+                if isinstance(item, Unreadable):
+                    key = _key(item.metadata.namespace, item.metadata.name)
+                    if kind == "DELETED" and key in self._store:
+                        self._apply("DELETED", self._store[key])
+                    else:
+                        self._leave(key, item)
+                elif kind in ("ADDED", "MODIFIED", "DELETED"):
                     self._apply(kind, item)
+
+    def _kind(self) -> type[T]:
+        return careful(self._resource) if self._careful else self._resource
+
+    def _leave(self, key: str, item: Unreadable) -> None:
+        log.error("object not read: kind=%s object=%s why=%s", self._resource.__name__, key, item.why)
 
     def _apply(self, kind: ChangeKind, item: T) -> None:
         key = _key(item.metadata.namespace, item.metadata.name)
@@ -155,6 +190,23 @@ class Informer(Generic[T]):
                 handler(kind, item, before)
             except Exception:
                 log.exception("handler failed: kind=%s object=%s", self._resource.__name__, key)
+
+
+@functools.cache
+def careful(resource: type[T]) -> type[T]:
+    """A stand-in for a resource class that makes an :class:`Unreadable` where an object cannot be read as one."""
+
+    def read(_cls: type, raw: Any) -> Any:
+        try:
+            return msgspec.convert(raw, resource)
+        except msgspec.ValidationError as error:
+            return Unreadable(msgspec.convert(raw.get("metadata") or {}, ObjectMeta), str(error))
+
+    scope = next(
+        base for base in (NamespacedResourceG, NamespacedResource, GlobalResource) if issubclass(resource, base)
+    )
+    api: Any = resource
+    return type(f"Careful{resource.__name__}", (scope,), {"_api_info": api._api_info, "__new__": read})
 
 
 def _key(namespace: str | None, name: str) -> str:

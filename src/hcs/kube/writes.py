@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 Evicted = Literal["evicted", "gone", "blocked"]
 MESSAGE_LIMIT: Final = 1024
 """Characters of an event's message that the API accepts."""
+_NAME_LIMIT: Final = 253 - 17
+"""Characters of an object's name that leave room for a dot and our digest behind them."""
 
 
 async def bind(
@@ -134,7 +136,8 @@ class EventRecorder:
         digest = hashlib.sha256(
             "\0".join((self._component, about.kind, about.uid, about.name, reason, message)).encode()
         ).hexdigest()[:16]
-        name, stamp = f"{about.name}.{digest}", now.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        name = f"{about.name[:_NAME_LIMIT].rstrip('.-')}.{digest}"
+        stamp = now.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         count = self._counts[digest] = self._counts.get(digest, 0) + 1
         if len(self._counts) > 4096:
             self._counts.clear()

@@ -67,6 +67,7 @@ def measure(
     unit: int,
     *,
     peers: Sequence[Unit] = (),
+    own: bool = True,
     sizes: Sequence[int] = SIZES,
     copied: int = COPY_BYTES,
     most_seconds: float = math.inf,
@@ -78,6 +79,7 @@ def measure(
         backend: drives the card.
         unit: the backend's number of the card.
         peers: other cards, to copy to and from.
+        own: whether the card itself is measured too.
         sizes: sides of the matrices.
         copied: bytes of a copy.
         most_seconds: bounds each metric's time, and each size's, by the backend's clock.
@@ -87,23 +89,22 @@ def measure(
     def time_it(work: Callable[[int], float]) -> tuple[Timing, int]:
         return time_repeats(work, most_seconds=most_seconds)
 
-    return tuple(_all(backend, unit, peers, sizes, copied, time_it, tell or (lambda _: None)))
+    told = tell or (lambda _: None)
+    alone = _own(backend, unit, sizes, copied, time_it, told) if own else ()
+    return (*alone, *_ways(backend, unit, peers, time_it, told))
 
 
-def _all(
-    backend: Backend,
-    unit: int,
-    peers: Sequence[Unit],
-    sizes: Sequence[int],
-    copied: int,
-    time_it: TimeIt,
-    tell: Telling,
+def _own(
+    backend: Backend, unit: int, sizes: Sequence[int], copied: int, time_it: TimeIt, tell: Telling
 ) -> Iterator[Outcome]:
     for precision in backend.precisions(unit):
         tell(f"matrix multiplication in {precision}")
         yield _attempt(f"gemm_{precision}", lambda p=precision: _multiplication(backend, unit, p, sizes, time_it))  # type: ignore[misc]
     tell("memory bandwidth")
     yield _attempt("mem_bandwidth", lambda: _bandwidth(backend, unit, copied, time_it))
+
+
+def _ways(backend: Backend, unit: int, peers: Sequence[Unit], time_it: TimeIt, tell: Telling) -> Iterator[Outcome]:
     for peer in peers:
         tell(f"copying to and from card {peer.index}")
         yield _attempt(f"p2p_to_{peer.index}", lambda p=peer: _peer(backend, unit, p.index, time_it), peer.uuid)  # type: ignore[misc]

@@ -5,6 +5,7 @@ cross-validation gives them; for pairings and models that were not, ``far.Far``.
 for each level of novelty by leaving rows, layouts, pairings and models out of the training data.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +18,7 @@ from hcs.predict.trees import DEFAULT, KINDS, Kind, Trees
 
 COVERAGE = 0.90
 _FAR_ROWS = 1300  # enough for pairings and models
-_FOLDS = 5
+_FOLDS, _CLEARLY = 5, 0.98
 _REFIT_ROWS, _REFITS = 250, 10
 _REPEATS = 4  # as if the expected difference of repeated runs had been seen so often
 MIXTURES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
@@ -126,7 +127,7 @@ class RunTimePredictor:
             losses = tuple(float(np.mean(np.abs(np.expm1(share * away - wrong_by)))) for share in MIXTURES)
             self.tree_losses[kind] = losses
             if kind == self.training.kind:
-                self.tree_share = MIXTURES[int(np.argmin(losses))]
+                self.tree_share = best_share(losses)
                 self._tree_gain = away * self.tree_share
         self.trees = Trees(self.training.kind, self.training.seed)
         if self.tree_share > 0:
@@ -175,6 +176,12 @@ class RunTimePredictor:
         # A mean of few is unsure itself; what lies between it and the answer is smoothing, right or wrong.
         away = float(np.mean((mean - middle[where]) ** 2))
         self.cells, self.again = cells, 1.645 * float(np.sqrt(again + away))
+
+
+def best_share(losses: Sequence[float]) -> float:
+    """The share of the least error; none, unless the gain is clear: among few rows a small one is chance."""
+    best = int(np.argmin(losses))
+    return MIXTURES[best] if losses[best] < _CLEARLY * losses[0] else 0.0
 
 
 def _cells(rows: Table) -> Names:

@@ -17,7 +17,7 @@ from hcs.model.pods import Pod
 from hcs.router.decisions import Chosen, NotOurs
 from hcs.router.reservations import Reservation
 from hcs.router.volcano import erase, is_volcano
-from hcs.router.waiting import Waiting
+from hcs.router.waiting import LATE_SECONDS, Waiting
 
 if TYPE_CHECKING:
     from hcs.router.extender import Extender
@@ -33,6 +33,7 @@ class Caretaker:
         """Prepare; ``stirred`` is set whenever there may be something to do."""
         self._router, self._stirred = router, stirred
         self._fitting: tuple[int, list[Allocation]] = (-1, [])
+        self._tidy_at = 0.0
 
     async def run(self) -> None:
         """Look after what is held, and wake whom it would serve, until cancelled."""
@@ -44,6 +45,9 @@ class Caretaker:
             now = self._router.desk.now()
             if self._router.reservations.lapse(now):
                 self._router.grown()
+            if now >= self._tidy_at:
+                self._tidy_at = now + LATE_SECONDS
+                router.waiting.forget(lambda uid: router.view.pod(uid) is not None, now)
             for held in self._router.reservations.doubtful(now):
                 await self._look_after(held)
             times = [

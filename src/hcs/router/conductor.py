@@ -32,6 +32,7 @@ from hcs.router.gangs import AVOID_SECONDS, BARRIER_SECONDS, GangBook, Standing,
 from hcs.router.offers import without_gate
 from hcs.router.preemption import Candidate
 from hcs.router.spikes import told
+from hcs.router.waiting import LATE_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class Conductor:
         self.book = GangBook()
         self.planner = GangPlanner(desk, self.book)
         self._waits: dict[str, asyncio.Future[str]] = {}
-        self._unseen: set[str] = set()
+        self._unseen: dict[str, float] = {}
         self._evict_at: dict[str, float] = {}
 
     def leads(self, pod: Pod) -> bool:
@@ -91,7 +92,7 @@ class Conductor:
         if gang is None:
             return
         if uid in self._unseen:
-            self._unseen.discard(uid)
+            del self._unseen[uid]
             gang.refused.add(uid)
         if gang.phase == "binding" and uid in gang.left:
             if uid not in gang.members:
@@ -108,6 +109,11 @@ class Conductor:
         self.book.group_changed(kind, group)
         self._stir()
 
+    def group_refused(self, key: str, why: str) -> None:
+        """A PodGroup object cannot be read; the empty string: it can, or is gone."""
+        self.book.group_refused(key, why)
+        self._stir()
+
     def decide(self, pod: Pod, nodes: Sequence[str]) -> Chosen | Refused:
         """Lead a member to its planned node, or have it wait for the others."""
         uid = pod.metadata.uid
@@ -122,7 +128,7 @@ class Conductor:
         if gang is not None:
             gang.refused.add(uid)
         else:
-            self._unseen.add(uid)
+            self._unseen[uid] = self._now()
         why = Refusal("GangWaiting", "waits until every member of its gang has a place at the same time")
         return Refused(str(why), dict.fromkeys(nodes, why))
 
@@ -201,6 +207,8 @@ class Conductor:
     async def tend(self) -> float | None:
         """Plan what can be planned, open gates, clear up; returns when to be called again, None: after a change."""
         times: list[float] = []
+        late = self._now() - LATE_SECONDS
+        self._unseen = {uid: since for uid, since in self._unseen.items() if since > late}
         for gang in list(self.book):
             now = self._now()
             gang.avoided = {key: until for key, until in gang.avoided.items() if until > now}
@@ -227,6 +235,8 @@ class Conductor:
         group = self.book.group(gang)
         now = self._now()
         if gang.missing(group):
+            if gang.key in self.book.refused:
+                self._say(gang, self.book.refused[gang.key])
             return
         if not self.book.may_plan(gang):
             gang.dirty, gang.not_before = True, now + REPLAN_SECONDS
@@ -234,17 +244,21 @@ class Conductor:
         answer = self.planner.find(gang)
         if isinstance(answer, str):
             gang.not_before = now + REPLAN_SECONDS
-            if gang.told != answer:
-                gang.told = answer
-                log.info("gang refused: gang=%s why=%s", gang.key, answer)
-                for pod in gang.pending:
-                    self._desk.tell(pod, "FailedPlacement", f"gang {gang.membership.name}: {answer}", warning=True)
+            self._say(gang, answer)
             return
         gang.plan, gang.allocations, gang.phase, gang.told = answer.plan, answer.allocations, "planned", ""
         self._hold(gang, self._hold_seconds)
         self._count.labels("planned").inc()
         plan = answer.plan
         log.info("gang planned: gang=%s members=%d spread=%s", gang.key, len(plan.members), plan.spread)
+
+    def _say(self, gang: Standing, why: str) -> None:
+        """Tell those who wait why, once."""
+        if gang.told != why:
+            gang.told = why
+            log.info("gang refused: gang=%s why=%s", gang.key, why)
+            for pod in gang.pending:
+                self._desk.tell(pod, "FailedPlacement", f"gang {gang.membership.name}: {why}", warning=True)
 
     def _hold(self, gang: Standing, seconds: float) -> None:
         """Promise every member its devices, all until the same moment."""
@@ -320,6 +334,7 @@ class Conductor:
             pod = gang.members.get(uid)
             if pod is None:
                 gang.restarting.discard(uid)
+                self._evict_at.pop(uid, None)
                 continue
             if pod.controller is None:
                 message = (

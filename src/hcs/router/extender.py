@@ -15,7 +15,7 @@ from lightkube import AsyncClient
 
 from hcs.kube.informer import ChangeKind
 from hcs.model import names
-from hcs.model.allocations import Allocation, AllocationError, decode_allocation
+from hcs.model.allocations import Allocation
 from hcs.model.devices import NodeInventory
 from hcs.model.pods import Pod
 from hcs.model.refusals import RefusedError
@@ -153,7 +153,7 @@ class Extender:
             stir=self._stirred.set,
         )
         self._caretaker = Caretaker(self, self._stirred)
-        self._groups = PodGroups(client, self.conductor.group_changed)
+        self._groups = PodGroups(client, self.conductor.group_changed, self.conductor.group_refused)
 
     async def run(self) -> None:
         """Keep the view fresh and tend what is held, until cancelled."""
@@ -272,7 +272,7 @@ class Extender:
 
     def _refuse(self, pod: Pod, nodes: Sequence[str], decision: Refused) -> FilterAnswer:
         """Devices are invisible to kube-scheduler's own preemption, so every no of ours is unresolvable to it."""
-        if self.waiting.refuse(pod.metadata.uid, tuple(nodes), decision.summary):
+        if self.waiting.refuse(pod.metadata.uid, tuple(nodes), decision.summary, self._now()):
             self.desk.tell(pod, "FailedPlacement", decision.summary, warning=True)
             self._stirred.set()  # somebody may be evicted for it
             log.info("refused: pod=%s why=%s", pod.key, decision.summary)
@@ -310,7 +310,11 @@ class Extender:
         uid = pod.metadata.uid
         ours = pod.spec.schedulerName == names.SCHEDULER  # Volcano's gangs are Volcano's
         self.conductor.pod_changed(kind, pod, ours=ours and asks_for_compute(pod))
-        self._take_up(kind, pod)
+        if is_volcano(pod):
+            if kind == "DELETED" or pod.finished or pod.spec.nodeName:
+                self.volcano.forget(uid)
+            else:
+                self.volcano.pod_changed(pod)
         if held == "freed":
             self.offers.grown()
             self.conductor.book.grown()
@@ -336,19 +340,6 @@ class Extender:
 
     def _is_ours(self, pod: Pod) -> bool:
         return asks_for_compute(pod) or asks_for_guests(pod) or asks_for_spikes(pod, self.view.domain)
-
-    def _take_up(self, kind: ChangeKind, pod: Pod) -> None:
-        """A record on a pod that Volcano has not bound yet, made by a router before us: its devices stay promised."""
-        uid = pod.metadata.uid
-        if kind == "DELETED" or not is_volcano(pod) or pod.spec.nodeName or self.reservations.get(uid, self._now()):
-            return
-        text = pod.annotations.get(names.ALLOCATION)
-        try:
-            allocation = decode_allocation(text) if text else None
-        except AllocationError:
-            return
-        if allocation is not None and allocation.pod == uid:
-            self.desk.commit(pod, allocation, pod.annotations.get(names.ROUTE_REASON, ""))
 
     def _other_changed(self, kind: ChangeKind, pod: Pod) -> None:
         """Pods of others count as members of their group; when one ends, its CPU and memory are free."""

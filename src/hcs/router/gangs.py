@@ -164,6 +164,8 @@ class GangBook:
         self._gangs: dict[str, Standing] = {}
         self._of: dict[str, str] = {}
         self.groups: dict[str, PodGroup] = {}
+        self.refused: dict[str, str] = {}
+        """Gang → why its PodGroup object cannot be read."""
         self.turn = ""
         """The one gang, of those that met at resources that are not ours, that may hold devices now."""
 
@@ -229,6 +231,17 @@ class GangBook:
         else:
             self.groups[group.key] = group
         gang = self._gangs.get(group.key)
+        if gang is not None:
+            gang.dirty = True
+
+    def group_refused(self, key: str, why: str) -> None:
+        """A PodGroup object cannot be read, so nothing of it holds any more; the empty string: it can, or is gone."""
+        if not why:
+            self.refused.pop(key, None)
+            return
+        self.groups.pop(key, None)
+        self.refused[key] = why
+        gang = self._gangs.get(key)
         if gang is not None:
             gang.dirty = True
 

@@ -22,7 +22,6 @@ from hcs.model import names
 from hcs.model.offers import Offer, answer_on, encode_offer, offer_on
 from hcs.model.pods import Pod
 from hcs.model.refusals import RefusedError
-from hcs.model.requests import read_request
 from hcs.router.asking import OFFER_SECONDS, STAMP, Keep, Open, Put, Step, Take, Withdraw, is_gated, step
 from hcs.router.desk import Desk
 
@@ -118,7 +117,7 @@ class Offers:
 
     def _decide(self, pod: Pod) -> Step:
         try:
-            request = read_request(pod)
+            request = self._desk.request_of(pod)
         except RefusedError as error:
             return Open(str(error)) if is_gated(pod) else Keep()
         if request is None:

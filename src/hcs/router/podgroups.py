@@ -15,7 +15,7 @@ from lightkube import ApiError, AsyncClient
 
 from hcs.kube.informer import ChangeKind, Informer
 from hcs.kube.resources import CoschedulingGroup, VolcanoGroup
-from hcs.model.gangs import PodGroup, read_pod_group
+from hcs.model.gangs import Membership, Origin, PodGroup, read_pod_group
 from hcs.model.refusals import RefusedError
 
 log = logging.getLogger(__name__)
@@ -25,14 +25,29 @@ _APIS: Final = {
     CoschedulingGroup: "scheduling.x-k8s.io/v1alpha1",
     VolcanoGroup: "scheduling.volcano.sh/v1beta1",
 }
+_ORIGINS: Final[dict[type[CoschedulingGroup] | type[VolcanoGroup], Origin]] = {
+    CoschedulingGroup: "scheduler-plugins",
+    VolcanoGroup: "volcano",
+}
 
 
 class PodGroups:
-    """Watches both kinds and hands over what can be read."""
+    """Watches both kinds and hands over what can be read, and why the rest cannot."""
 
-    def __init__(self, client: AsyncClient, changed: Callable[[ChangeKind, PodGroup], None]) -> None:
-        """Prepare; ``changed`` is called for each change."""
-        self._client, self._changed = client, changed
+    def __init__(
+        self,
+        client: AsyncClient,
+        changed: Callable[[ChangeKind, PodGroup], None],
+        refused: Callable[[str, str], None],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            client: the API server.
+            changed: called for each change.
+            refused: called with the key of a group that cannot be read, and why; the empty string: it is gone.
+        """
+        self._client, self._changed, self._refused = client, changed, refused
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -49,10 +64,15 @@ class PodGroups:
 
         def seen(change: ChangeKind, item: CoschedulingGroup | VolcanoGroup, _before: object) -> None:
             raw = {"apiVersion": _APIS[kind], "metadata": msgspec.to_builtins(item.metadata), "spec": item.spec}
+            key = Membership(item.metadata.namespace or "default", item.metadata.name, _ORIGINS[kind]).key
             try:
-                self._changed(change, read_pod_group(raw))
+                group = read_pod_group(raw)
             except RefusedError as error:
-                log.warning("PodGroup not read: name=%s why=%s", item.metadata.name, error)
+                log.warning("PodGroup not read: group=%s why=%s", key, error)
+                self._refused(key, "" if change == "DELETED" else str(error))
+                return
+            self._refused(key, "")
+            self._changed(change, group)
 
         informer.on_change(seen)
         await informer.run()

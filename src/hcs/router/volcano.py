@@ -26,7 +26,7 @@ from lightkube.types import PatchType
 
 from hcs.kube import resources
 from hcs.model import names
-from hcs.model.allocations import AllocationError
+from hcs.model.allocations import AllocationError, decode_allocation
 from hcs.model.pods import Pod
 from hcs.model.refusals import RefusedError
 from hcs.router.annotations import AnnotationError
@@ -65,6 +65,33 @@ class VolcanoVerbs:
             stir: has what is doubtful looked into soon.
         """
         self._desk, self._stir = desk, stir
+        self._found: set[str] = set()
+
+    def pod_changed(self, pod: Pod) -> None:
+        """Volcano's pod without a node: a record on it, made by a router before us, keeps its devices promised.
+
+        The watch shows the past: a record that was taken off a moment ago may still come by. So a promise made here
+        ends as soon as the pod is seen without the record, which is always later.
+        """
+        uid, text = pod.metadata.uid, pod.annotations.get(names.ALLOCATION)
+        if text is None:
+            if uid in self._found:
+                self.forget(uid)
+                self._desk.release([uid])
+            return
+        if self._desk.reservations.get(uid, self._desk.now()) is not None:
+            return
+        try:
+            allocation = decode_allocation(text)
+        except AllocationError:
+            return
+        if allocation.pod == uid:
+            self._found.add(uid)
+            self._desk.commit(pod, allocation, pod.annotations.get(names.ROUTE_REASON, ""))
+
+    def forget(self, uid: str) -> None:
+        """The pod is bound or gone."""
+        self._found.discard(uid)
 
     def predicate(self, body: bytes) -> dict[str, Any]:
         """May this task go to this node?
@@ -114,6 +141,7 @@ class VolcanoVerbs:
         if isinstance(decision, Refused):
             self._desk.release([uid])
             return {"errorMessage": decision.summary}
+        self._found.discard(uid)
         self._desk.commit(pod, decision.allocation, decision.reason)
         try:
             await self._record(pod, decision)

@@ -12,12 +12,14 @@ import msgspec
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 300.0
+LATE_SECONDS: Final = 60.0
+"""How long a pod may be asked about before our view shows it, or after it is gone."""
 BATCH: Final = 16
 """Pods weighed in one go; a long queue must not keep kube-scheduler waiting for an answer."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A refused pod: the nodes it was refused on (None: unknown, any), and our last words to it."""
+    """A refused pod: the nodes it was refused on (None: any), our last words to it, and ``at`` which second."""
 
     nodes: tuple[str, ...] | None
     summary: str
@@ -25,6 +27,7 @@ class Waiting(msgspec.Struct, frozen=True):
     poked_at_growth: int = -1
     weighed_in_round: int = -1
     not_before: float = 0.0
+    at: float = 0.0
 
 
 class WaitingRoom:
@@ -52,11 +55,13 @@ class WaitingRoom:
         """Who waits."""
         return tuple(self._waiting)
 
-    def refuse(self, uid: str, nodes: tuple[str, ...], summary: str) -> bool:
-        """A pod was refused; tells whether these are new words to it."""
+    def refuse(self, uid: str, nodes: tuple[str, ...], summary: str, now: float = 0.0) -> bool:
+        """A pod was refused at this second; tells whether these are new words to it."""
         before = self._waiting.get(uid)
         self._waiting[uid] = (
-            msgspec.structs.replace(before, nodes=nodes, summary=summary) if before else Waiting(nodes, summary)
+            msgspec.structs.replace(before, nodes=nodes, summary=summary, at=now)
+            if before
+            else Waiting(nodes, summary, at=now)
         )
         return before is None or before.summary != summary
 
@@ -67,6 +72,12 @@ class WaitingRoom:
     def leave(self, uid: str) -> None:
         """A pod was placed, or is gone."""
         self._waiting.pop(uid, None)
+
+    def forget(self, exists: Callable[[str], bool], now: float) -> None:
+        """Drop those that are not there a while after they were refused: kube-scheduler asked too late."""
+        gone = [uid for uid, one in self._waiting.items() if one.at + LATE_SECONDS <= now and not exists(uid)]
+        for uid in gone:
+            del self._waiting[uid]
 
     def grown(self) -> None:
         """More may fit now than when they were refused."""

@@ -5,11 +5,14 @@ is read, capitals are answered. Absent lists come as ``null``.
 """
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from hcs.model.pods import Pod
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
+"""What can be the name of an object, and so a part of an address."""
 
 
 class WireError(ValueError):
@@ -26,10 +29,10 @@ class FilterArguments(msgspec.Struct, frozen=True):
 class BindArguments(msgspec.Struct, frozen=True):
     """Which pod to bind where."""
 
-    podname: str
-    podnamespace: str
+    podname: Name
+    podnamespace: Name
     poduid: str
-    node: str
+    node: Name
 
 
 class FilterAnswer(msgspec.Struct, frozen=True, rename="pascal"):

@@ -99,13 +99,14 @@ class Database:
         with self._guard:
             depth, told = self._depth, len(self._untold)
             self.run(f"SAVEPOINT part{depth}" if depth else "BEGIN IMMEDIATE")
+            before = self._connection.total_changes
             self._depth += 1
             try:
                 yield
                 if depth:
                     self.run(f"RELEASE part{depth}")
                 else:
-                    self._commit()
+                    self._commit(changed=self._connection.total_changes != before)
             except BaseException:
                 del self._untold[told:]
                 with contextlib.suppress(sqlite3.Error):
@@ -149,7 +150,10 @@ class Database:
         except (ValueError, TypeError):
             damaged(self._path, "a record has a wrong checksum")
 
-    def _commit(self) -> None:
+    def _commit(self, *, changed: bool) -> None:
+        if not changed:
+            self.run("COMMIT")
+            return
         changes = self._changes() + 1
         self.run("UPDATE fact SET value = ? WHERE name = 'changes'", (str(changes),))
         self.run("COMMIT")

@@ -7,45 +7,39 @@ may be called from any thread; calls are short and follow one another.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
-from hcs.store.clusters import ClusterConfig
 from hcs.store.database import Change, Database
 from hcs.store.errors import (
     ForbiddenTransitionError,
     KeyReusedError,
     StaleEntryError,
     StoreError,
-    UnknownEntryError,
 )
+from hcs.store.lessons import Lessons, unknown
+from hcs.store.objects import Objects
 from hcs.store.sealing import seal
 from hcs.wide.entries import Entry, Submission, Transition
 from hcs.wide.jobs import Milliseconds
 from hcs.wide.lifecycle import ENDED, STATES, State, may_follow
-
-LOG_BYTES: Final = 64 * 1024
-"""What is kept of the log of one attempt: its end."""
-MOST_LOGS: Final = 10_000
-"""Of how many attempts logs are kept; the oldest go first."""
 
 _ID: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 """An id becomes part of a Job's name, and its pods carry that as a label: 63 characters with what is put around it."""
 _TRIES: Final = 8
 _FIXED: Final = frozenset(("id", "manifest", "key", "submitted", "version", "state", "changed", "reason", "message"))
 
-T = TypeVar("T")
 
-
-class QueueStore:
+class QueueStore(Lessons, Objects):
     """See the module. Made by :meth:`open` or :meth:`read`; ``queue_id`` is random and made once, with the file."""
 
     def __init__(self, database: Database, make_id: Callable[[], str]) -> None:
-        self._database, self._make_id = database, make_id
+        super().__init__(database)
+        self._make_id = make_id
         self._run, self._read = database.run, database.rows
         self.queue_id: str = database.rows("SELECT value FROM fact WHERE name = 'queue'")[0][0]
 
@@ -112,8 +106,10 @@ class QueueStore:
         """
         raw = msgspec.json.encode(manifest, order="deterministic")
         digest = hashlib.sha256(raw).hexdigest()
+        if key is not None and (known := self._keyed(key, digest)) is not None:
+            return known, False
         with self.together():
-            if key is not None and (known := self._keyed(key, digest)) is not None:
+            if key is not None and (known := self._keyed(key, digest)) is not None:  # another thread was quicker
                 return known, False
             entry = Entry(
                 id=self._fresh(),
@@ -261,100 +257,6 @@ class QueueStore:
         rows = self._read("SELECT body FROM transition WHERE entry = ? ORDER BY number", (id,))
         return [_TRANSITION.decode(self._database.unsealed(row[0])) for row in rows]
 
-    # What runs have taught
-
-    def add_run(self, id: str, attempt: int, run: msgspec.Struct) -> bool:
-        """Keep what one attempt has taught, once; False where it is kept already, and stays as it was.
-
-        Raises:
-            UnknownEntryError: there is no such entry.
-            NotWritableError: it could not be written down.
-        """
-        with self.together():
-            self._current(id)
-            added = self._run(
-                "INSERT INTO run (entry, attempt, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-                (id, attempt, seal(msgspec.msgpack.encode(run))),
-            )
-            return added.rowcount > 0
-
-    def runs(self, kind: type[T]) -> Iterator[T]:
-        """All runs in the order in which they were added, read as ``kind``."""
-        decoder = msgspec.msgpack.Decoder(kind)
-        last = 0
-        while rows := self._read("SELECT number, body FROM run WHERE number > ? ORDER BY number LIMIT 1000", (last,)):
-            for number, body in rows:
-                last = number
-                yield decoder.decode(self._database.unsealed(body))
-
-    def put_log(self, id: str, attempt: int, text: str) -> None:
-        """Keep the end of an attempt's log, at most :data:`LOG_BYTES`; a later call replaces it. The oldest logs go.
-
-        Raises:
-            UnknownEntryError, NotWritableError: as :meth:`add_run`.
-        """
-        raw = text.encode("utf-8", "replace")
-        if len(raw) > LOG_BYTES:
-            raw = raw[-LOG_BYTES:]
-            begin = raw.find(b"\n") + 1
-            raw = raw[begin:] if 0 < begin < len(raw) else raw.decode("utf-8", "ignore").encode()
-        with self.together():
-            self._current(id)
-            self._run(
-                "INSERT INTO log (entry, attempt, body) VALUES (?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET body = excluded.body",
-                (id, attempt, seal(raw)),
-            )
-            self._run("DELETE FROM log WHERE number <= (SELECT max(number) FROM log) - ?", (MOST_LOGS,))
-
-    def log(self, id: str, attempt: int) -> str | None:
-        """What was kept of an attempt's log; None where nothing was."""
-        rows = self._read("SELECT body FROM log WHERE entry = ? AND attempt = ?", (id, attempt))
-        return self._database.unsealed(rows[0][0]).decode("utf-8", "replace") if rows else None
-
-    def last_log(self, id: str) -> tuple[int, str] | None:
-        """The newest attempt of which a log was kept, and what was."""
-        rows = self._read("SELECT max(attempt) FROM log WHERE entry = ?", (id,))
-        if rows[0][0] is None:
-            return None
-        return rows[0][0], self.log(id, rows[0][0]) or ""
-
-    # Everything else that must outlive the process
-
-    def keep(self, name: str, raw: bytes) -> None:
-        """Keep bytes under a name, in place of what was kept there."""
-        with self.together():
-            self._run(
-                "INSERT INTO kept VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body", (name, seal(raw))
-            )
-
-    def kept(self, name: str) -> bytes | None:
-        """What was kept under a name."""
-        rows = self._read("SELECT body FROM kept WHERE name = ?", (name,))
-        return self._database.unsealed(rows[0][0]) if rows else None
-
-    def put_cluster(self, cluster: ClusterConfig) -> None:
-        """Keep a cluster object, in place of that of the same name."""
-        with self.together():
-            self._run(
-                "INSERT INTO cluster VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body",
-                (cluster.name, seal(msgspec.json.encode(cluster))),
-            )
-            self._database.tell(Change(cluster=cluster.name))
-
-    def drop_cluster(self, name: str) -> bool:
-        """Forget a cluster object; False where there is none."""
-        with self.together():
-            dropped = self._run("DELETE FROM cluster WHERE name = ?", (name,)).rowcount > 0
-            if dropped:
-                self._database.tell(Change(cluster=name))
-            return dropped
-
-    def clusters(self) -> list[ClusterConfig]:
-        """All cluster objects by name."""
-        rows = self._read("SELECT body FROM cluster ORDER BY name")
-        return [_CLUSTER.decode(self._database.unsealed(row[0])) for row in rows]
-
     # Inside
 
     def _keyed(self, key: str, digest: str) -> Entry | None:
@@ -374,9 +276,7 @@ class QueueStore:
     def _current(self, id: str) -> Entry:
         row = self._run("SELECT manifest, body FROM entry WHERE id = ?", (id,)).fetchone()
         if row is None:
-            raise UnknownEntryError(
-                "UnknownJob", f"there is no job {id[:80]!r} in this queue; 'hcs cpn queue' lists them"
-            )
+            raise unknown(id)
         return self._entry(*row)
 
     def _entry(self, manifest: bytes, body: bytes) -> Entry:
@@ -433,7 +333,6 @@ class QueueStore:
 
 _ENTRY: Final = msgspec.json.Decoder(Entry)
 _TRANSITION: Final = msgspec.json.Decoder(Transition)
-_CLUSTER: Final = msgspec.json.Decoder(ClusterConfig)
 _MANIFEST: Final = msgspec.json.Decoder(dict[str, Any])
 _CHANGEABLE: Final = frozenset(Entry.__struct_fields__) - _FIXED
 

@@ -13,7 +13,7 @@ def seal(raw: bytes) -> bytes:
     """A record with its checksum.
 
     >>> seal(b"{}")
-    b'{}\\n99914b93'
+    b'{}\\na3a6bf43'
     """
     return raw + b"\n" + _sum(raw)
 

@@ -132,12 +132,12 @@ def read_inputs(value: Any) -> tuple[Blob, ...]:
     Blob(digest='imagenet', size=161061273600)
     """
     if not isinstance(value, str):
-        raise AmountError(f"{shown(value)} is no list of inputs; write it like sha256:0a1b=2Gi, imagenet=150Gi")
+        raise AmountError(f"{shown(value)} is no list of inputs; write it like sha256:DIGEST=2Gi")
     found: dict[str, Bytes] = {}
     for word in value.replace(",", " ").split():
         digest, equals, text = word.rpartition("=")
         if not equals or _DIGEST.fullmatch(digest) is None:
-            raise AmountError(f"{shown(word)} is no input; write it like sha256:0a1b=2Gi or imagenet=150Gi")
+            raise AmountError(f"{shown(word)} is no input; write it like sha256:DIGEST=2Gi")
         try:
             size = parse_bytes(text)
         except QuantityError as error:

@@ -25,7 +25,7 @@ class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
     ``cards`` are those of all ``pods`` together. ``memory`` is what the user
     asked for as ``ai.compute/vram``, in bytes on one card; None leaves it to the prediction. ``kinds`` are the card
     models it is limited to; empty: any. ``cpu`` is in millicores and ``host_memory`` in bytes, of one pod.
-    ``source`` is the place at which its data lies. ``deadline`` is a moment in milliseconds since 1970.
+    ``deadline`` is a moment in milliseconds since 1970.
     """
 
     name: str

@@ -19,13 +19,13 @@ MARGIN = 50
 
 
 def guests(
-    board: Board, jobs: Sequence[Job], places: Sequence[Place], latest: float = inf
+    board: Board, jobs: Sequence[Job], places: Sequence[Place], latest: float = inf, most: float = inf
 ) -> tuple[list[Place], list[Running]]:
     """Places of the jobs that are to join a running one now, and the hosts as they go on.
 
     ``board`` has the running jobs and the promises; the guests' cards are booked on it. ``jobs`` are asked in order,
-    ``places`` say where those go otherwise. Nobody joins whose pair would end after ``latest``: in a closed queue that
-    would move the last end.
+    ``places`` say where those go otherwise. At most ``most`` join, and nobody whose pair would end after ``latest``:
+    in a closed queue that would move the last end.
     """
     snapshot = board.snapshot
     now, sharing = snapshot.now, snapshot.sharing
@@ -37,6 +37,8 @@ def guests(
     chosen: list[Place] = []
     slowed: list[Running] = []
     for job in jobs:
+        if len(chosen) >= most:
+            break
         if job.cards != 1 or not hosts:
             continue
         otherwise = alone.get(job.id)

@@ -26,7 +26,7 @@ from hcs.wide.guests import guests
 from hcs.wide.improvement import improved
 from hcs.wide.jobs import Job, Milliseconds
 from hcs.wide.listing import Board
-from hcs.wide.snapshot import Place, Plan, Snapshot, fetches
+from hcs.wide.snapshot import Place, Plan, Running, Snapshot, fetches
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -73,8 +73,9 @@ class Planner:
         held = {place.job for place in promises}
         rest = [job for job in able if job.id not in held]
         shared: list[Place] = []
+        slowed: list[Running] = []
         if snapshot.sharing is not None:
-            shared = self._guests(board, rest, promises)
+            shared, slowed = self._guests(board, rest)
             joining = {place.job for place in shared}
             rest = [job for job in rest if job.id not in joining]
         guide, places = self._rest(board, rest, promises)
@@ -85,6 +86,7 @@ class Planner:
             guide=guide,
             fetches=fetches(snapshot, places),
             refused=tuple(refused),
+            slowed=tuple(slowed),
         )
 
     def _rest(self, board: Board, rest: Sequence[Job], promises: list[Place]) -> tuple[tuple[Place, ...], list[Place]]:
@@ -94,20 +96,27 @@ class Planner:
             return guide, promises + self._list(board, _guided(rest, guide), guide, len(rest))
         return (), promises + self._list(board, _ranked(board.snapshot, rest), (), self._settings.window)
 
-    def _guests(self, board: Board, rest: Sequence[Job], promises: list[Place]) -> list[Place]:
+    def _guests(self, board: Board, rest: Sequence[Job]) -> tuple[list[Place], list[Running]]:
         """Who joins a running job now, against where all would go without; their cards are booked."""
-        snapshot = board.snapshot
-        trial = board.copy()
-        if snapshot.closed:
-            pools = {place.job: place.pool for place in snapshot.guide}
-            if not pools:
-                return []
-            order = _guided(rest, snapshot.guide)
-            places = self._list(trial, order, snapshot.guide, len(rest))
-            latest = float(max((place.end for place in snapshot.guide), default=snapshot.now))
-            return guests(board, order[::-1], places, latest)[0]
-        order = _ranked(snapshot, rest)
-        return guests(board, order[: self._settings.window], self._list(trial, order, (), self._settings.window))[0]
+        snapshot, window = board.snapshot, self._settings.window
+        if not snapshot.closed:
+            order = _ranked(snapshot, rest)
+            return guests(board, order[:window], self._list(board.copy(), order, (), window))
+        order = _guided(rest, snapshot.guide)
+        places = self._list(board.copy(), order, snapshot.guide, len(rest))
+        latest = max((place.end for place in (*places, *snapshot.guide)), default=snapshot.now)
+        end = max((place.end for place in places), default=0)
+        for most in (len(order), 4, 1):
+            trial = board.copy()
+            joining, hosts = guests(trial, order[::-1], places, latest, most)
+            names = {place.job for place in joining}
+            without = [job for job in order if job.id not in names]
+            after = self._list(trial.copy(), without, snapshot.guide, len(rest))
+            # The last end counts here: what the pairs hold longer must not move it.
+            if joining and max((place.end for place in (*after, *joining)), default=0) <= end:
+                board.profiles = trial.profiles
+                return joining, hosts
+        return [], []
 
     def _promises(self, board: Board, jobs: Sequence[Job]) -> list[Place]:
         """Earlier promises, moved forward where that is possible, then those of jobs whose patience has ended."""

@@ -118,7 +118,10 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to do now, what was promised, what is expected, what to fetch meanwhile, and who cannot be served."""
+    """What to do now, what was promised, what is expected, what to fetch meanwhile, and who cannot be served.
+
+    ``slowed`` are the hosts of guests that start now, as they are believed to go on.
+    """
 
     starts: tuple[Place, ...] = ()
     promises: tuple[Place, ...] = ()
@@ -126,6 +129,7 @@ class Plan(msgspec.Struct, frozen=True):
     guide: tuple[Place, ...] = ()
     fetches: tuple[tuple[str, str], ...] = ()
     refused: tuple[tuple[str, Refusal], ...] = ()
+    slowed: tuple[Running, ...] = ()
 
 
 def fetches(snapshot: Snapshot, places: Iterable[Place]) -> tuple[tuple[str, str], ...]:

@@ -43,13 +43,14 @@ ANNOTATIONS: Final = {
     BATCH_SIZE: "samples in one step on one card",
     DEADLINE: "2030-01-31T18:00:00Z, or a time from now like 6h",
     PRIORITY: "a whole number; higher goes first, 0 is usual",
-    INPUTS: "to be moved there first: sha256:0a=2Gi, imagenet=150Gi",
+    INPUTS: "sha256:DIGEST=2Gi, ...: to be moved there first",
     KEY: "a key of your own: with it there is never a second job",
 }
 """Annotations of the Job, or of its pod template, and what they mean."""
 
 LONGEST_KEY: Final = 255
 _LONGEST_MODEL: Final = 200
+_MOVABLE: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 T = TypeVar("T")
 
@@ -129,7 +130,7 @@ def read_submission(manifest: Mapping[str, Any], now: Milliseconds) -> Asked:
     if refusals:
         raise RefusedError(*dict.fromkeys(refusals))
     samples = data[0] if data else None
-    cautions += _cautions(model, data, epochs, priority, job.spec.template.spec or {})
+    cautions += _cautions(model, data, epochs, priority, inputs, job.spec.template.spec or {})
     cautions += needs.cautions
     return Asked(
         Submission(
@@ -181,7 +182,8 @@ def annotation(manifest: Mapping[str, Any], key: str) -> Any:
 def _converted(manifest: dict[str, Any]) -> _Job:
     kind = manifest.get("kind")
     if kind != "Job" or manifest.get("apiVersion") != "batch/v1":
-        seen = f"{shown(kind)} of {shown(manifest.get('apiVersion'))}" if kind else "without a kind"
+        version = manifest.get("apiVersion")
+        seen = f"{shown(kind)} of {shown(version) if version else 'no apiVersion'}" if kind else "without a kind"
         hint = "submit the items one by one" if kind == "List" else "write apiVersion: batch/v1 and kind: Job"
         _refuse("NotAJob", f"the manifest is {seen}, expected a Job of batch/v1; {hint}")
     for field in ("metadata", "spec"):
@@ -258,6 +260,7 @@ def _cautions(
     data: tuple[float, bool] | None,
     epochs: float | None,
     priority: int | None,
+    inputs: tuple[Blob, ...],
     spec: Mapping[str, Any],
 ) -> list[Refusal]:
     made = []
@@ -281,6 +284,15 @@ def _cautions(
     if data is not None and data[1]:
         made.append(
             Refusal("DataSizeInBytes", f"{DATA_SIZE} is a size: say it as a size in all jobs of this model, or in none")
+        )
+    unmovable = [blob.digest for blob in inputs if _MOVABLE.fullmatch(blob.digest) is None]
+    if unmovable:
+        made.append(
+            Refusal(
+                "InputNotMovable",
+                f"{INPUTS}: {', '.join(unmovable[:3])[:120]} is no content that a store could fetch (sha256: and 64 "
+                "hexadecimal digits); where there are stores, it only runs where one holds it",
+            )
         )
     if priority is None and (kind := spec.get("priorityClassName")):
         made.append(

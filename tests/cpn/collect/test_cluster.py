@@ -249,7 +249,7 @@ async def test_a_connection_that_is_dead_without_a_word_is_noticed(tmp_path: Pat
         silent.lose()
         await s.add_node("n2", card(0))
         await s.until(lambda: not cluster.view().reachable)
-        assert cluster.view().message == "cluster east cannot be used: no answer in time"
+        assert cluster.view().message == "cluster east at http://kubernetes cannot be used: no answer in time"
         silent.deaf = False
         await s.until(lambda: cluster.view().reachable and pool(cluster).usable == 2)
 

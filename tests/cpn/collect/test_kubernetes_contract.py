@@ -206,7 +206,8 @@ def test_a_version_that_is_forgotten_leads_to_a_new_list(api: Cluster, tmp_path:
             await until(lambda: s.cluster.view().reachable and s.pool().usable == 1)
             way.shut()
             await until(lambda: not s.cluster.view().reachable)
-            assert s.cluster.view().message == "cluster east cannot be used: no connection: the cable is pulled"
+            message = s.cluster.view().message
+            assert message == f"cluster east at {api.url} cannot be used: no connection: the cable is pulled"
             assert s.pool().usable == 1
             s.cards(node, "a", "b")
             for number in range(5):
@@ -252,22 +253,24 @@ def test_a_cluster_and_its_prometheus_make_one_view(prometheus: Observed, tmp_pa
                 cards.set("DCGM_FI_DEV_GPU_UTIL", busy, UUID=card, gpu="0")
                 cards.set("DCGM_FI_DEV_FB_USED", 1024 * busy, UUID=card, gpu="0")
             hosts.set("node_memory_MemAvailable_bytes", 3 * GIB)
-            await until(lambda: s.pool().used is not None and s.cluster.view().host_free is not None)
-            pool = s.pool()
-            assert pool.busy is not None
-            assert pool.used is not None
-            assert (round(pool.busy.value, 6), pool.used.value) == (0.4, 40 * GIB)
-            assert pool.busy.age < 60_000
-            assert s.cluster.view().missing == (
+
+            def figures() -> list[float | None]:
+                pool, view = s.pool(), s.cluster.view()
+                readings = (pool.busy, pool.used, view.host_free)
+                return [None if reading is None else round(reading.value, 6) for reading in readings]
+
+            await until(lambda: figures() == [0.4, 40 * GIB, 3 * GIB])
+            missing = (
                 "the CPU use of hosts is not known: no node_cpu_seconds_total; let its Prometheus scrape node-exporter "
                 "(port 9100)",
             )
+            await until(lambda: s.cluster.view().missing == missing)
             cards.die()
-            await until(lambda: s.pool().used is None)
-            view = s.cluster.view()
-            assert view.reachable
-            assert f"exporter {cards.instance} (job exporters) is down, so its figures are not used" in view.missing
-            assert any(sentence.startswith(f"memory in use of {s.mark} is not known") for sentence in view.missing)
+            down = f"exporter {cards.instance} (job exporters) is down, so its figures are not used"
+            unknown = f"utilisation and memory in use of {s.mark} are not known"
+            await until(lambda: s.pool().used is None and down in s.cluster.view().missing)
+            assert any(sentence.startswith(unknown) for sentence in s.cluster.view().missing)
+            assert s.cluster.view().reachable
 
     with sandbox(tmp_path) as api:
         asyncio.run(story(api))

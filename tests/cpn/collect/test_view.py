@@ -1,5 +1,6 @@
 """What metrics add to a cluster's view: figures by pool, that grow older, and sentences where some are missing."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -116,12 +117,33 @@ async def test_figures_are_put_to_the_pool_of_their_card(tmp_path: Path) -> None
         assert view.cpu_busy is not None
         assert view.host_free is not None
         assert (view.cpu_busy.value, view.host_free.value) == (0.25, 7 * GIB)
-        used, busy = "hcs_card_memory_used_bytes", "hcs_card_utilization_percent"
-        advice = "let its Prometheus scrape npu-exporter (port 8082) or hcs-agent"
         assert view.missing == (
-            f"memory in use of 910B3 is not known: no {used} or npu_chip_info_hbm_used_memory; {advice}",
-            f"utilisation of 910B3 is not known: no {busy} or npu_chip_info_utilization; {advice}",
+            "utilisation and memory in use of 910B3 are not known: no hcs_card_utilization_percent or "
+            "npu_chip_info_utilization and no hcs_card_memory_used_bytes or npu_chip_info_hbm_used_memory; let its "
+            "Prometheus scrape npu-exporter (port 8082) or hcs-agent",
         )
+
+
+@virtual
+async def test_a_cluster_out_of_reach_is_logged_once_and_what_is_missing_there_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scene(tmp_path) as s:
+        caplog.set_level("INFO", "hcs.cpn.collect.notices")
+        down = True
+        r = Room(s, transport=s.faulty(lambda _: "refuse" if down else None))
+        r.metrics.broken = refusal(503, "unavailable", "starting")
+        await asyncio.sleep(60)
+        lost = (
+            "cluster unreachable: cluster=east message=cluster east at http://kubernetes cannot be used: no connection"
+        )
+        assert caplog.text.count(lost) == 1
+        assert caplog.text.count("what=Prometheus at http://prometheus is starting, stopping or overloaded") == 1
+        assert "reachable: cluster=east\n" not in caplog.text
+        down = False
+        await s.until(lambda: r.cluster.view().reachable)
+        await asyncio.sleep(60)
+        assert caplog.text.count("cluster reachable: cluster=east\n") == 1
 
 
 @virtual
@@ -151,7 +173,7 @@ async def test_what_is_missing_is_logged_once_and_when_it_is_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with room(tmp_path) as r:
-        caplog.set_level("INFO", "hcs.cpn.collect.cluster")
+        caplog.set_level("INFO", "hcs.cpn.collect.notices")
         for uuid in ("nvidia-0", "nvidia-1"):
             r.metrics.card(uuid, 50, 1024)
         r.metrics.host("n1", 0.25, 7 * GIB)

@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 typedef int (*init_function)(unsigned);
@@ -53,6 +55,14 @@ static void allocate(alloc_function function, size_t bytes)
     printf("%d\n", function(&pointer, bytes));
 }
 
+static void more_files(bool allowed)
+{
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = allowed ? limit.rlim_max : 0;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int main(int count, char **words)
 {
     const char *way = count > 1 ? words[1] : "";
@@ -75,6 +85,11 @@ int main(int count, char **words)
     if (strcmp(way, "namespace-within") == 0) {
         allocate((alloc_function)dlsym(driver, "allocate_there"), bytes);
         return 0;
+    }
+    if (strcmp(way, "files") == 0) {
+        more_files(false);
+        printf("%d\n", ((init_function)symbol("cuInit"))(0));
+        more_files(true);
     }
     begin();
     if (strcmp(way, "namespace") == 0 || strcmp(way, "plain") == 0) {
@@ -127,6 +142,8 @@ int main(int count, char **words)
         printf("%d\n", ((int (*)(void **, void *))symbol("cuArray3DCreate"))(&array, &deep));
         ((int (*)(unsigned *, int))symbol("cuDeviceTotalMem"))(&total, 0);
         printf("%u\n", total);
+    } else if (strcmp(way, "files") == 0) {
+        allocate((alloc_function)symbol("cuMemAlloc_v2"), bytes);
     } else if (strcmp(way, "contexts") == 0) {
         void *context;
         int code = ((create_function)symbol("cuCtxCreate"))(&context, 0, 0);

@@ -1,5 +1,6 @@
 /* Prints what NVML says of its first card, as nvidia-smi would ask: by dlopen and dlsym. One line:
- * total free used | v2: total reserved free used | processes: pid bytes ... (v3, v1) | graphics | utilisation samples. */
+ * total free used | v2: total reserved free used | processes: pid bytes ... (v3, v1) | clients of MPS | graphics |
+ * utilisation samples. */
 #include <dlfcn.h>
 #include <stdio.h>
 
@@ -35,6 +36,7 @@ int main(void)
     FIND(nvmlDeviceGetMemoryInfo_v2, int (*)(void *, struct memory_v2 *));
     FIND(nvmlDeviceGetComputeRunningProcesses_v3, int (*)(void *, unsigned *, struct process *));
     FIND(nvmlDeviceGetComputeRunningProcesses, int (*)(void *, unsigned *, struct old_process *));
+    FIND(nvmlDeviceGetMPSComputeRunningProcesses_v3, int (*)(void *, unsigned *, struct process *));
     FIND(nvmlDeviceGetGraphicsRunningProcesses_v3, int (*)(void *, unsigned *, struct process *));
     FIND(nvmlDeviceGetProcessUtilization, int (*)(void *, struct sample *, unsigned *, unsigned long long));
     void *device;
@@ -43,14 +45,16 @@ int main(void)
     struct process processes[16];
     struct old_process old_processes[16];
     struct sample samples[16];
-    unsigned asked = 0, count = 16, old_count = 16, graphics = 16, sampled = 16;
+    struct process clients[16];
+    unsigned asked = 0, count = 16, client_count = 16, old_count = 16, graphics = 16, sampled = 16;
     int codes[] = {nvmlInit_v2(), nvmlDeviceGetHandleByIndex_v2(0, &device), nvmlDeviceGetMemoryInfo(device, &memory),
                    nvmlDeviceGetMemoryInfo_v2(device, &memory_v2),
                    nvmlDeviceGetComputeRunningProcesses_v3(device, &asked, NULL),
                    nvmlDeviceGetComputeRunningProcesses_v3(device, &count, processes),
                    nvmlDeviceGetComputeRunningProcesses(device, &old_count, old_processes),
                    nvmlDeviceGetGraphicsRunningProcesses_v3(device, &graphics, processes + 8),
-                   nvmlDeviceGetProcessUtilization(device, samples, &sampled, 0)};
+                   nvmlDeviceGetProcessUtilization(device, samples, &sampled, 0),
+                   nvmlDeviceGetMPSComputeRunningProcesses_v3(device, &client_count, clients)};
     for (unsigned index = 0; index < sizeof codes / sizeof *codes; index++)
         printf("%d ", codes[index]);
     printf("| %llu %llu %llu | %llu %llu %llu %llu | %u", memory.total, memory.free, memory.used, memory_v2.total,
@@ -60,6 +64,9 @@ int main(void)
     printf(" |");
     for (unsigned index = 0; index < old_count; index++)
         printf(" %u:%llu", old_processes[index].pid, old_processes[index].bytes);
+    printf(" |");
+    for (unsigned index = 0; index < client_count; index++)
+        printf(" %u:%llu", clients[index].pid, clients[index].bytes);
     printf(" | %u |", graphics);
     for (unsigned index = 0; index < sampled; index++)
         printf(" %u", samples[index].pid);

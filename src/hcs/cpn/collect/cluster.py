@@ -7,7 +7,6 @@ is told at most twenty times a second, and only when something is different that
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,16 +20,15 @@ from hcs.cpn.collect.connection import Site, connect_site
 from hcs.cpn.collect.figures import Bounds, Figures, Seconds
 from hcs.cpn.collect.inventory import Inventory, Machine
 from hcs.cpn.collect.joining import Joined, aged, join
-from hcs.cpn.collect.kubernetes import CredentialsError, ForeignJob, KubernetesState
+from hcs.cpn.collect.kubernetes import NOT_ASKED, CredentialsError, ForeignJob, KubernetesState
 from hcs.cpn.collect.metrics import MetricsState, prometheus_of
-from hcs.cpn.collect.prometheus import Address, Prometheus
+from hcs.cpn.collect.notices import Notices
+from hcs.cpn.collect.prometheus import Address, Prometheus, shown_url
 from hcs.cpn.collect.sources import Source, load_sources
-from hcs.cpn.views import ClusterView, Reading
+from hcs.cpn.views import ClusterView
 from hcs.kube.connection import ApiUnreachableError
 from hcs.model.refusals import RefusedError
 from hcs.wide.jobs import Milliseconds
-
-log = logging.getLogger(__name__)
 
 
 class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,7 +80,7 @@ class LiveCluster:
             now: the wall clock.
             pause: how to wait.
         """
-        self.site, self._queue, self._on_change, self._connect = site, queue, on_change, connect
+        self.site, self._queue, self._connect = site, queue, connect
         self._timing, self._now, self._pause = timing or Timing(), now, pause
         self._client: AsyncClient | None = None
         self._retired: list[AsyncClient] = []
@@ -98,9 +96,8 @@ class LiveCluster:
         self.round_seconds = 0.0
         """Seconds all of them took together."""
         self._seen: Milliseconds = 0
-        self._failure = "it has not been asked yet"
-        self._told: ClusterView | None = None
-        self._reported: dict[str, None] | None = None
+        self._failure = NOT_ASKED
+        self._notices = Notices(site.name, on_change)
         self._timer: asyncio.TimerHandle | None = None
         self._cost = 0.0
 
@@ -135,7 +132,7 @@ class LiveCluster:
         state = self._state
         failure = self._failure if state is None else state.failure
         if failure is None and state is not None and not state.settled:
-            failure = "its cards and pods are being listed"
+            failure = _LISTING
         joined = self._join()
         metrics, stale = self._metrics, round(self._timing.metrics.stale * 1000)
         passed = max(0, self._now() - metrics.asked) if metrics is not None and metrics.asked is not None else 0
@@ -156,7 +153,7 @@ class LiveCluster:
             foreign_jobs=len(self.foreign),
             missing=(*self._gaps(), *joined.missing),
             seen=self._seen,
-            message="" if failure is None else f"cluster {self.name} cannot be used: {failure}",
+            message="" if failure is None else f"cluster {self.name}{self._where()} cannot be used: {failure}",
             doubts=(*self._nameless(), *joined.doubts),
         )
 
@@ -256,6 +253,9 @@ class LiveCluster:
                 return self._join()
         return self._joined[2]
 
+    def _where(self) -> str:
+        return "" if self._client is None else f" at {shown_url(self._client.config.cluster.server)}"
+
     def _gaps(self) -> tuple[str, ...]:
         """What is not known at all, and why."""
         gaps = self._state.gaps if self._state is not None else ()
@@ -287,40 +287,18 @@ class LiveCluster:
         self._timer, clock = None, time.perf_counter()
         view = self.view()
         self._cost = time.perf_counter() - clock
-        self._report(view)
-        plain = _without_ages(view)
-        if plain == self._told:
-            return
-        before, self._told = self._told, plain
-        if view.reachable != (before is not None and before.reachable):
-            log.log(
-                logging.INFO if view.reachable else logging.WARNING,
-                "cluster %s: cluster=%s message=%s",
-                "reachable" if view.reachable else "unreachable",
-                self.name,
-                view.message,
-            )
-        self._on_change(self.name)
+        metrics = self._metrics
+        unasked = metrics is not None and metrics.asked is None and not metrics.failure
+        self._notices.tell(view, beginning=self._beginning, unasked=unasked)
 
-    def _report(self, view: ClusterView) -> None:
-        """Say once what is missing, and once that it is back; the first time also that nothing is."""
-        if not view.reachable or (
-            self._metrics is not None and self._metrics.asked is None and not self._metrics.failure
-        ):
-            return
-        now = dict.fromkeys((*view.missing, *view.doubts))
-        if self._reported is None and not now:
-            log.info("metrics complete: cluster=%s", self.name)
-        before = self._reported or {}
-        for sentence in now:
-            if sentence not in before:
-                log.warning("metrics missing: cluster=%s what=%s", self.name, sentence)
-        for sentence in before:
-            if sentence not in now:
-                log.info("metrics back: cluster=%s what=%s", self.name, sentence)
-        self._reported = now
+    @property
+    def _beginning(self) -> bool:
+        """Whether an answer is still awaited, so that nothing can be said to be missing."""
+        failure = self._failure if self._state is None else self._state.failure
+        return failure == NOT_ASKED or (failure is None and self._state is not None and not self._state.settled)
 
 
+_LISTING: Final = "its cards and pods are being listed"
 _LONGEST: Final = 0.5
 """Seconds that changes may be gathered on the largest clusters, so that decisions follow within one."""
 _SHARE: Final = 5.0
@@ -332,18 +310,3 @@ _NOTHING: Final = Figures()
 def _alike(one: Inventory, other: Inventory) -> bool:
     """Whether figures are put to both in the same way, whoever holds the cards."""
     return one is other or (one.cards is other.cards and one.by_node == other.by_node)
-
-
-def _without_ages(view: ClusterView) -> ClusterView:
-    """What two views have in common when nothing happened between them but time."""
-
-    def plain(reading: Reading | None) -> Reading | None:
-        return None if reading is None else Reading(reading.value)
-
-    return msgspec.structs.replace(
-        view,
-        pools=tuple(msgspec.structs.replace(pool, busy=plain(pool.busy), used=plain(pool.used)) for pool in view.pools),
-        cpu_busy=plain(view.cpu_busy),
-        host_free=plain(view.host_free),
-        seen=0,
-    )

@@ -214,22 +214,26 @@ def _missing_of_pool(
     pool: PoolView, vendor: str, readings: Sequence[CardReading], sources: Sequence[Source]
 ) -> Iterable[str]:
     able = [source for source in sources if source.vendor == vendor or source.vendor_label]
-    for what, known, metrics in (
-        (
-            "utilisation",
-            sum(one.utilization is not None for one in readings),
-            [source.utilization.metrics[0] for source in able if source.utilization is not None],
-        ),
-        (
-            "memory in use",
-            sum(one.used is not None for one in readings),
-            [source.used.metrics[0] for source in able if source.used is not None],
-        ),
-    ):
+    busy = [source.utilization.metrics[0] for source in able if source.utilization is not None]
+    used = [source.used.metrics[0] for source in able if source.used is not None]
+    known_busy = sum(one.utilization is not None for one in readings)
+    known_used = sum(one.used is not None for one in readings)
+    advice = _advice(able)
+    if known_busy == known_used == 0:
+        yield (
+            f"utilisation and memory in use of {pool.kind} are not known: no {_either(busy)} and no {_either(used)}; "
+            f"{advice}"
+        )
+        return
+    for what, known, metrics in (("utilisation", known_busy, busy), ("memory in use", known_used, used)):
         if known == 0:
-            yield f"{what} of {pool.kind} is not known: no {' or '.join(metrics) or 'exporter'}; {_advice(able)}"
+            yield f"{what} of {pool.kind} is not known: no {_either(metrics)}; {advice}"
         elif known < pool.usable:
-            yield f"{what} is known of {known} of {pool.usable} {pool.kind} only; {_advice(able)}"
+            yield f"{what} is known of {known} of {pool.usable} {pool.kind} only; {advice}"
+
+
+def _either(metrics: Sequence[str]) -> str:
+    return " or ".join(metrics) or "metric of this name"
 
 
 def _advice(sources: Sequence[Source]) -> str:

@@ -32,6 +32,7 @@ from hcs.wide.entries import LABEL_QUEUE
 
 log = logging.getLogger(__name__)
 
+NOT_ASKED: Final = "it has not been asked yet"
 _REFUSALS: Final = (401, 403, 404)
 _RETRY: Final = 5.0
 Pause = Callable[[float], Awaitable[Any]]
@@ -94,7 +95,7 @@ class KubernetesState:
         self._gaps: tuple[str, ...] = ()
         self._broken: list[Informer[Any]] = []
         self._failing: list[Informer[Any]] = []
-        self.failure: str | None = "it has not been asked yet"
+        self.failure: str | None = NOT_ASKED
         """Why the API cannot be used; None while it can."""
 
     async def run(self, seen: Callable[[], None]) -> None:

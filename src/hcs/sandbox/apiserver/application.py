@@ -30,6 +30,7 @@ from hcs.sandbox.apiserver.status import (
     internal,
     method_not_allowed,
     no_such_path,
+    read_integer,
     success,
     unsupported_media,
 )
@@ -233,7 +234,7 @@ class Application:
                 int(version_text),
                 query.get("allowWatchBookmarks") in ("true", "1"),
                 query.get("sendInitialEvents") in ("true", "1"),
-                float(query.get("timeoutSeconds") or 0),
+                float(read_integer(query, "timeoutSeconds")),
                 as_row if as_table else None,
             )
         )

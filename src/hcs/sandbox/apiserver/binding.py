@@ -23,7 +23,7 @@ from hcs.sandbox.apiserver.status import (
     unsupported,
 )
 from hcs.sandbox.apiserver.storage import StaleError, Stored
-from hcs.sandbox.apiserver.writing import WriteOptions
+from hcs.sandbox.apiserver.writing import WriteOptions, check_texts
 
 
 async def bind(
@@ -54,12 +54,15 @@ async def bind(
 def _read(body: Any, namespace: str, name: str) -> JsonObject:
     if not isinstance(body, dict) or body.get("kind", "Binding") != "Binding":
         raise bad_request("the body is not a Binding")
-    meta = dict(body.get("metadata") or {})
+    meta, target = body.get("metadata") or {}, body.get("target") or {}
+    if not isinstance(meta, dict) or not isinstance(target, dict):
+        raise bad_request("the body is not a Binding: metadata and target are objects")
+    meta = dict(meta)
+    check_texts("Binding", "v1", meta)
     if meta.setdefault("name", name) != name:
         raise bad_request(f"the name in the URL ({name}) does not match the name in the Binding ({meta['name']})")
     if meta.setdefault("namespace", namespace) != namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    target = body.get("target") or {}
     causes = []
     if target.get("kind") not in (None, "", "Node"):
         causes.append(unsupported("target.kind", target["kind"], ("Node", "<empty>")))

@@ -7,7 +7,9 @@ collector's work.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -16,8 +18,23 @@ from hcs.sandbox.apiserver.attempts import Attempt, User
 from hcs.sandbox.apiserver.cluster import Cluster
 from hcs.sandbox.apiserver.kinds import Resource
 from hcs.sandbox.apiserver.metadata import timestamp
-from hcs.sandbox.apiserver.status import JsonObject, conflict
+from hcs.sandbox.apiserver.status import JsonObject, bad_request, conflict, read_integer
 from hcs.sandbox.apiserver.storage import StaleError, Stored
+
+
+class _Preconditions(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class _Body(msgspec.Struct, frozen=True, rename="camel"):
+    """A DeleteOptions object as clients send it."""
+
+    grace_period_seconds: int | None = None
+    preconditions: _Preconditions | None = None
+    propagation_policy: str | None = None
+    orphan_dependents: bool | None = None
+    dry_run: list[str] | None = None
 
 
 class DeleteOptions(msgspec.Struct, frozen=True):
@@ -30,19 +47,25 @@ class DeleteOptions(msgspec.Struct, frozen=True):
     dry_run: bool = False
 
     @classmethod
-    def read(cls, body: JsonObject, query: JsonObject) -> DeleteOptions:
-        """From a DeleteOptions body and query parameters, the body first."""
-        grace = body.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
-        conditions = body.get("preconditions") or {}
-        policy = body.get("propagationPolicy") or query.get("propagationPolicy") or ""
-        if body.get("orphanDependents") is True:
+    def read(cls, raw: Any, query: Mapping[str, str]) -> DeleteOptions:
+        """From a DeleteOptions body and query parameters, the body first. Raises ApiError 400."""
+        try:
+            body = msgspec.convert(raw, _Body)
+        except msgspec.ValidationError as error:
+            raise bad_request(f"the body is no DeleteOptions: {error}") from None
+        grace = body.grace_period_seconds
+        if grace is None and query.get("gracePeriodSeconds"):
+            grace = read_integer(query, "gracePeriodSeconds")
+        conditions = body.preconditions or _Preconditions()
+        policy = body.propagation_policy or query.get("propagationPolicy") or ""
+        if body.orphan_dependents is True:
             policy = "Orphan"
         return cls(
-            None if grace is None else int(grace),
+            grace,
             policy,
-            conditions.get("uid") or "",
-            conditions.get("resourceVersion") or "",
-            bool(body.get("dryRun") or query.get("dryRun")),
+            conditions.uid or "",
+            conditions.resource_version or "",
+            bool(body.dry_run or query.get("dryRun")),
         )
 
 

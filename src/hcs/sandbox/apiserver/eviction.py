@@ -24,9 +24,11 @@ async def evict(
     cluster: Cluster, pods: Resource, namespace: str, name: str, body: Any, user: User, options: WriteOptions
 ) -> None:
     """Evict a pod. Raises ApiError 404, 409 and, when a budget forbids it, 429."""
-    if not isinstance(body, dict) or (body.get("metadata") or {}).get("name", name) != name:
+    meta = body.get("metadata") or {} if isinstance(body, dict) else None
+    if not isinstance(meta, dict) or meta.get("name", name) != name:
         raise bad_request("name in URL does not match name in Eviction object")
-    body = {**body, "metadata": {**(body.get("metadata") or {}), "name": name, "namespace": namespace}}
+    wanted = deletion.DeleteOptions.read(body.get("deleteOptions") or {}, {"dryRun": "All"} if options.dry_run else {})
+    body = {**body, "metadata": {**meta, "name": name, "namespace": namespace}}
     stored = cluster.must_get(pods, namespace, name)
     attempt = Attempt(
         pods, "CREATE", namespace, name, user, body, subresource="eviction", options=options.named("CreateOptions"),
@@ -37,7 +39,6 @@ async def evict(
     await cluster.webhooks.validate(attempt)
     if not options.dry_run:
         _spend_budget(cluster, stored)
-    wanted = deletion.DeleteOptions.read(body.get("deleteOptions") or {}, {"dryRun": "All"} if options.dry_run else {})
     await deletion.delete(cluster, pods, namespace, name, user, wanted)
 
 

@@ -185,7 +185,7 @@ def _job_selector(object: JsonObject) -> None:
         meta["labels"] = labels
     for prefix in ("", "batch.kubernetes.io/"):
         labels[f"{prefix}controller-uid"] = meta["uid"]
-        labels[f"{prefix}job-name"] = meta["name"]
+        labels[f"{prefix}job-name"] = meta.get("name", "")
     spec.setdefault("selector", {}).setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = meta["uid"]
 
 

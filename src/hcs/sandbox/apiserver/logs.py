@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hcs.sandbox.apiserver.cluster import Cluster
 from hcs.sandbox.apiserver.kinds import Resource
-from hcs.sandbox.apiserver.status import JsonObject, bad_request, not_found
+from hcs.sandbox.apiserver.status import JsonObject, bad_request, not_found, read_integer
 from hcs.sandbox.apiserver.storage import Stored
 
 _POLL_SECONDS = 0.1
@@ -43,8 +43,8 @@ def open_log(
         current = cluster.store.get(stored.resource, namespace, name)
         return current is None or current.uid != stored.uid or _terminated(current.object, container)
 
-    tail = int(query["tailLines"]) if query.get("tailLines") else None
-    most = int(query["limitBytes"]) if query.get("limitBytes") else None
+    tail = read_integer(query, "tailLines") if query.get("tailLines") else None
+    most = read_integer(query, "limitBytes") if query.get("limitBytes") else None
     return _read(path, tail, most, ended if _follows(query) else None)
 
 

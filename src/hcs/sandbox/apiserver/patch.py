@@ -158,9 +158,11 @@ def decode_patch(content_type: str, body: bytes) -> Any:
         import yaml  # only server-side apply speaks YAML
 
         try:
-            return yaml.safe_load(body)
-        except yaml.YAMLError as error:
+            found = yaml.safe_load(body)
+            msgspec.json.encode(found)  # YAML has values that JSON has not: halves of characters, sets
+        except (yaml.YAMLError, UnicodeError, TypeError, ValueError, RecursionError) as error:
             raise bad_request(f"error decoding YAML: {error}") from None
+        return found
     try:
         return msgspec.json.decode(body)
     except msgspec.DecodeError as error:

@@ -14,7 +14,7 @@ import msgspec
 from hcs.sandbox.apiserver.cluster import Cluster, encode, present
 from hcs.sandbox.apiserver.kinds import Resource
 from hcs.sandbox.apiserver.selectors import predicate
-from hcs.sandbox.apiserver.status import ApiError, JsonObject, bad_request, expired
+from hcs.sandbox.apiserver.status import ApiError, JsonObject, bad_request, expired, read_integer
 from hcs.sandbox.apiserver.storage import ExpiredError, Stored
 
 _TOKEN_EXPIRED = (
@@ -41,7 +41,7 @@ def select(cluster: Cluster, resource: Resource, namespace: str, query: Mapping[
     """The objects a list request means. Raises ApiError 400 and 410."""
     store = cluster.store
     test = predicate(resource, query.get("labelSelector", ""), query.get("fieldSelector", ""))
-    limit, token = int(query.get("limit") or 0), query.get("continue", "")
+    limit, token = read_integer(query, "limit"), query.get("continue", "")
     version, after = store.version, None
     _refuse_future(query.get("resourceVersion") or "0", version)
     if token:
@@ -51,7 +51,7 @@ def select(cluster: Cluster, resource: Resource, namespace: str, query: Mapping[
             raise bad_request("continue key is not valid") from None
         version, after = cursor.v, cursor.after
     elif query.get("resourceVersionMatch") == "Exact":
-        version = int(query.get("resourceVersion") or 0)
+        version = read_integer(query, "resourceVersion")
     try:
         found = (
             store.objects(resource.storage_key, namespace)

@@ -7,7 +7,7 @@ refusal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -147,6 +147,15 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> ApiErr
 def forbidden(plural: str, group: str, name: str, why: str) -> ApiError:
     subject = f'{_qualified(plural, group)} "{name}"' if name else _qualified(plural, group)
     return ApiError(403, "Forbidden", f"{subject} is forbidden: {why}", _details(plural, group, name))
+
+
+def read_integer(query: Mapping[str, str], parameter: str) -> int:
+    """A whole number in a query; 0 where it is not given. Raises ApiError 400."""
+    text = query.get(parameter) or "0"
+    try:
+        return int(text)
+    except ValueError:
+        raise bad_request(f'{parameter}: strconv.ParseInt: parsing "{text[:80]}": invalid syntax') from None
 
 
 def bad_request(message: str) -> ApiError:

@@ -91,7 +91,7 @@ def accept_object(resource: Resource, namespace: str, name: str, object: Any) ->
         meta.pop("namespace", None)
     if name and meta.setdefault("name", name) != name:
         raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
-    _check_shape(resource, meta)
+    check_texts(resource.kind, resource.version, meta)
     return {"kind": kind, "apiVersion": version, "metadata": meta, **object}
 
 
@@ -99,15 +99,21 @@ def meta_name(object: JsonObject) -> str:
     return str(object["metadata"].get("name", ""))
 
 
-def _check_shape(resource: Resource, meta: JsonObject) -> None:
+def check_texts(kind: str, version: str, meta: JsonObject) -> None:
+    """See that labels and annotations are texts. Raises ApiError 400."""
     for field in ("labels", "annotations"):
-        for value in (meta.get(field) or {}).values():
-            if not isinstance(value, str):
-                seen = {bool: "bool", int: "number", float: "number", list: "array"}.get(type(value), "object")
-                raise bad_request(
-                    f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: json: '
-                    f"cannot unmarshal {seen} into Go struct field ObjectMeta.metadata.{field} of type string"
-                )
+        texts = meta.get(field) or {}
+        wrong = [texts] if not isinstance(texts, dict) else [one for one in texts.values() if not isinstance(one, str)]
+        if wrong:
+            names = {bool: "bool", int: "number", float: "number", list: "array", str: "string"}
+            seen, wanted = (
+                names.get(type(wrong[0]), "object"),
+                "string" if wrong[0] is not texts else "map[string]string",
+            )
+            raise bad_request(
+                f'{kind} in version "{version}" cannot be handled as a {kind}: json: '
+                f"cannot unmarshal {seen} into Go struct field ObjectMeta.metadata.{field} of type {wanted}"
+            )
 
 
 async def create(
@@ -204,14 +210,15 @@ async def apply_patch(
         if not options.field_manager:
             raise invalid("PatchOptions", "meta.k8s.io", "", [required("fieldManager", "is required for apply patch")])
         if not subresource and cluster.store.get(resource.storage_key, namespace, name) is None:
-            return await create(
-                cluster,
-                resource,
-                namespace,
-                {**body, "metadata": {**body.get("metadata", {}), "name": name}},
-                user,
-                options,
-            )
+            meta = body.get("metadata") or {}
+            if not isinstance(meta, dict):
+                raise bad_request("the body is not a Kubernetes object")
+            named = {**body, "metadata": {**meta, "name": name}}
+            try:
+                return await create(cluster, resource, namespace, named, user, options)
+            except ApiError as error:  # somebody else made it while a webhook was asked: then it is changed
+                if error.reason != "AlreadyExists":
+                    raise
 
     warnings: list[str] = []
 
