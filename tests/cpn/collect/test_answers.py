@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from tests.cpn.collect.answering import Answering, Reply, refusal, vector
 from tests.router.scene import virtual
 
-from hcs.cpn.collect.figures import Bounds, ask
+from hcs.cpn.collect.figures import MANY, Bounds, ask
 from hcs.cpn.collect.inventory import Card, Inventory
 from hcs.cpn.collect.joining import join
 from hcs.cpn.collect.prometheus import Address, Answer, Prometheus, QueryError, read_number
 from hcs.cpn.collect.queries import METRIC
-from hcs.cpn.collect.sources import load_sources
+from hcs.cpn.collect.sources import Source, Utilization, load_sources
 from hcs.cpn.views import PoolView
 
 SOURCES = load_sources()
@@ -280,35 +280,44 @@ def test_no_figures_are_invented(
     asyncio.run(main())
 
 
-def test_figures_of_thousands_of_cards_do_not_stop_everything_else() -> None:
-    """They are read beside the event loop, which looks after other clusters meanwhile."""
-    cards = [{"UUID": f"GPU-{number}", "instance": f"n{number // 8}:9400", "job": "dcgm"} for number in range(6000)]
+class Noting(Source, frozen=True):
+    """A table that notes who reads it."""
+
+    def metrics(self) -> Iterator[str]:
+        READERS.add(threading.get_ident())
+        return Source.metrics(self)
+
+
+READERS = set[int]()
+
+
+def test_figures_of_thousands_of_cards_are_read_beside_the_event_loop() -> None:
+    """Other clusters are looked after there meanwhile."""
     metric = "DCGM_FI_DEV_GPU_UTIL"
-    values = vector(*(({**card, "__name__": metric}, "50") for card in cards))
-    ages = vector(*(({**card, METRIC: metric}, "2") for card in cards))
+    source = Noting("few", "nvidia", identity=("UUID",), utilization=Utilization((metric,)))
 
-    def reply(form: Any) -> Reply:
-        return values if form["query"].startswith("{") else ages if "timestamp(" in form["query"] else vector()
+    def cards(count: int) -> int:
+        labels = [{"UUID": f"GPU-{number}", "instance": "n1:9400", "job": "dcgm"} for number in range(count)]
+        values = vector(*(({**one, "__name__": metric}, "50") for one in labels))
+        ages = vector(*(({**one, METRIC: metric}, "2") for one in labels))
 
-    async def main() -> int:
-        client = Answering(reply).client()
-        turns = 0
+        def reply(form: Any) -> Reply:
+            return values if form["query"].startswith("{") else ages if "timestamp(" in form["query"] else vector()
 
-        async def others() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0.001)
+        async def main() -> int:
+            client = Answering(reply).client()
+            figures = await ask(client, [source], Bounds())
+            await client.close()
+            assert {card.utilization for card in figures.cards} == {0.5}
+            return len(figures.cards)
 
-        beside = asyncio.create_task(others())
-        figures = await ask(client, SOURCES, Bounds())
-        beside.cancel()
-        await client.close()
-        assert len(figures.cards) == len(cards)
-        assert {card.utilization for card in figures.cards} == {0.5}
-        return turns
+        READERS.clear()
+        return asyncio.run(main())
 
-    assert asyncio.run(main()) > 10  # it has one when it must wait
+    assert cards(100) == 100
+    assert READERS == {threading.get_ident()}  # few are read in place
+    assert cards(MANY + 1) == MANY + 1
+    assert len(READERS) == 2
 
 
 def test_a_question_about_one_moment(tmp_path: Path) -> None:
