@@ -4,6 +4,10 @@ import asyncio
 import gzip
 import json
 import math
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,7 @@ from hcs.cpn.collect.prometheus import Address, Answer, Prometheus, QueryError, 
 from hcs.cpn.collect.queries import METRIC
 from hcs.cpn.collect.sources import Source, Utilization, load_sources
 from hcs.cpn.views import PoolView
+from hcs.process.certificates import Authority
 
 SOURCES = load_sources()
 NAMES = sorted({name for source in SOURCES for name in source.metrics()})
@@ -152,6 +157,65 @@ def test_an_authority_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "ca").write_text("no certificate")
     with pytest.raises(QueryError, match=r"BadAuthority: cannot use .*/ca as the authority of https://prometheus"):
         Prometheus(Address("https://user:secret@prometheus", ca_file=str(tmp_path / "ca")))
+
+
+class Guarded(BaseHTTPRequestHandler):
+    """Behind TLS and a path prefix, for those with the token."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        known = self.headers.get("Authorization") == "Bearer secret" and self.path == "/prom/api/v1/query"
+        status, body = vector(({}, "1")) if known else (401, b"no")
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nobody reads it."""
+
+
+class Quiet(ThreadingHTTPServer):
+    """Says nothing about clients that do not trust it."""
+
+    def handle_error(self, *_: Any) -> None:
+        """They are the point of the test."""
+
+
+def test_a_certificate_and_a_token_are_checked(tmp_path: Path) -> None:
+    authority = Authority.load_or_create(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue(["127.0.0.1"]).write(tmp_path, "server"))
+    (tmp_path / "token").write_text("secret")
+    (tmp_path / "other").mkdir()
+    Authority.load_or_create(tmp_path / "other")
+    own, other, token = (str(tmp_path / name) for name in ("ca.crt", "other/ca.crt", "token"))
+
+    async def asked(url: str, ca_file: str, token_file: str = "") -> str:
+        client = Prometheus(Address(url, token_file, ca_file), deadline=20)
+        try:
+            return str((await client.query("up")).samples[0].value)
+        except QueryError as error:
+            return str(error)
+        finally:
+            await client.close()
+
+    async def main(url: str) -> None:
+        assert await asked(url, own, token) == "1.0"
+        assert (await asked(url, own)).startswith("NotPermitted: ")
+        said = await asked(url, other, token)
+        assert said.startswith("PrometheusUnreachable: ")
+        assert "its certificate is not accepted" in said
+
+    with Quiet(("127.0.0.1", 0), Guarded) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            asyncio.run(main(f"https://127.0.0.1:{server.server_port}/prom/"))
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @given(
@@ -315,7 +379,7 @@ def test_figures_of_thousands_of_cards_are_read_beside_the_event_loop() -> None:
         return asyncio.run(main())
 
     assert cards(100) == 100
-    assert READERS == {threading.get_ident()}  # few are read in place
+    assert {threading.get_ident()} == READERS  # few are read in place
     assert cards(MANY + 1) == MANY + 1
     assert len(READERS) == 2
 
