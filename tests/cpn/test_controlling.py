@@ -65,14 +65,14 @@ def test_a_job_is_placed_runs_and_succeeds(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-@pytest.mark.parametrize("count", [40, 100, pytest.param(1000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("count", [40, 100, pytest.param(1000, marks=[pytest.mark.nightly, pytest.mark.timeout(1200)])])
 def test_queues_drain_over_two_clusters(tmp_path: Path, count: int) -> None:
     async def story(w: World) -> None:
         w.add("east", Pool("slow", 2 + count // 20))
         w.add("west", Pool("fast", 3 + count // 20))
         entries = [w.submit(20 + 7 * number % 50, cards=1 + (number % 5 == 0)) for number in range(count)]
         controller = w.start()
-        await w.until(lambda: w.store.counts()["Succeeded"] == count, seconds=100_000)
+        await w.until(lambda: w.store.counts()["Succeeded"] == count, seconds=100_000, step=1)
         assert w.done == {entry.id: 1 for entry in entries}
         assert promises(controller) == {"broken": 0, "excused": 0, "kept": 0}, "nobody waited beyond patience"
 

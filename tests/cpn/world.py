@@ -148,7 +148,7 @@ class Place:
         if change.new.resource == "pods" and change.type != "DELETED":
             self._pod(change.new.object)
         if change.new.resource == "jobs.batch":
-            self.world.check(self)
+            self.world.check(self, change)
 
     def _pod(self, pod: Mapping[str, Any]) -> None:
         uid = pod["metadata"]["uid"]
@@ -234,6 +234,8 @@ class World:
         """By entry: how its next attempts end; afterwards well."""
         self.settings = settings or Settings(dispatching=Dispatching(progress_seconds=60))
         self.wrong: list[str] = []
+        self.living: dict[str, set[str]] = {}
+        """By entry: its Jobs that were released and are not over, wherever they are."""
         self.store = self.open()
         self.controller: Controller | None = None
         self._task: asyncio.Task[None] | None = None
@@ -317,16 +319,17 @@ class World:
         assert found is not None
         return found.state
 
-    def check(self, _: Place) -> None:
+    def check(self, place: Place, change: Any) -> None:
         """No entry has two Jobs that run."""
-        living: dict[str, list[str]] = {}
-        for place in self.places.values():
-            for job in place.jobs():
-                if not job.spec.get("suspend") and over(job) is None:
-                    living.setdefault((job.metadata.labels or {}).get(LABEL_ENTRY, ""), []).append(
-                        f"{place.name}/{job.metadata.name}"
-                    )
-        self.wrong += [f"{entry} runs as {names}" for entry, names in living.items() if len(names) > 1]
+        job = msgspec.convert(change.new.object, Job)
+        entry = (job.metadata.labels or {}).get(LABEL_ENTRY, "")
+        living, name = self.living.setdefault(entry, set()), f"{place.name}/{job.metadata.name}"
+        if change.type != "DELETED" and not job.spec.get("suspend") and over(job) is None:
+            living.add(name)
+        else:
+            living.discard(name)
+        if len(living) > 1:
+            self.wrong.append(f"{entry} runs as {sorted(living)}")
 
     async def close(self) -> None:
         await self.kill()

@@ -206,8 +206,7 @@ class Controller:
                 self.stepper.wake(entry.id)
         elif change.entry.state in PLACED:
             self.stepper.wake(change.entry.id)
-            if change.entry.state != "Placing":
-                return
+            return  # cards were taken, none became free
         self._wake.set()
 
     def _taught(self) -> None:
@@ -324,6 +323,9 @@ class Controller:
             self._remember(deciding.Memory(patience=0))
             return
         question = deciding.ask(situation)
+        patience = max(self._memory.patience, self._patience(question))
+        snapshot = msgspec.structs.replace(question.snapshot, patience=patience)
+        question = msgspec.structs.replace(question, snapshot=snapshot)
         plan: Plan = await self._offload(lambda: self._plan(question.snapshot))
         self._promises.judge(plan, question, situation, self._last[0] if self._last else None)
         self._expected = deciding.expectations(plan, question, situation)
@@ -341,7 +343,7 @@ class Controller:
             self._pairs = self._forecasts.revision, Pairs(self._forecasts.slowdowns())
         kinds = {pool.kind for view in views for pool in view.pools}
         kinds |= {entry.placement.kind for entry in placed if entry.placement is not None}
-        situation = deciding.Situation(
+        return deciding.Situation(
             now=now,
             views=views,
             queued=queued,
@@ -357,8 +359,6 @@ class Controller:
             lag=round(self.settings.lag * 1000),
             gone=frozenset(name for name in self._configs if self._gone(name)),
         )
-        patience = max(self._memory.patience, self._patience(deciding.ask(situation)))
-        return msgspec.structs.replace(situation, memory=msgspec.structs.replace(self._memory, patience=patience))
 
     def _part(self, now: Milliseconds) -> None:
         """Who shared a card with a job that is gone now goes on alone."""
@@ -383,24 +383,26 @@ class Controller:
     def _carry_out(self, plan: Plan, question: deciding.Question, situation: deciding.Situation) -> None:
         """Write the starts down, all or none; the steps then follow by themselves."""
         entries = {entry.id: entry for entry in situation.queued}
-        memory = deciding.Memory(plan.promises, plan.guide, situation.memory.patience)
+        sent = list(situation.placed)
+        memory = deciding.Memory(plan.promises, plan.guide, question.snapshot.patience)
         if self._data is not None:
             for job, cluster in plan.fetches:
                 self._data.fetch(cluster, question.jobs[job].inputs)
         with self.store.together():
             for place in plan.starts:
                 entry = entries[place.job]
-                if not self._startable(entry, question.pools[place.pool].cluster, situation):
+                if not self._startable(entry, question.pools[place.pool].cluster, situation, sent):
                     continue
                 number = sum(step.after == "Placing" for step in self.store.transitions(entry.id))
                 placement = deciding.placement_of(entry, place, question, situation, number)
                 message = f"goes to {placement.kind} of {placement.cluster}"
                 try:
-                    self.store.move(
+                    moved = self.store.move(
                         entry, "Placing", now=situation.now, reason="Placed", message=message, placement=placement
                     )
                 except StaleEntryError:
                     continue
+                sent.append(moved)
                 self._starts.inc()
                 if place.host is not None:
                     self._welcome(place.host, entry.id, question, situation)
@@ -430,13 +432,13 @@ class Controller:
                 with contextlib.suppress(StaleEntryError):
                     self.store.move(entry, "Failed", now=self.now(), reason=refusal.reason, message=message)
 
-    def _startable(self, entry: Entry, cluster: str, situation: deciding.Situation) -> bool:
+    def _startable(self, entry: Entry, cluster: str, situation: deciding.Situation, sent: Sequence[Entry]) -> bool:
         """What the planner does not count: that the bytes are really there, and host memory."""
         if self._data is not None and not self._data.present(cluster, entry.submission.inputs):
             self._data.fetch(cluster, entry.submission.inputs)
             return False
         view = next((view for view in situation.views if view.name == cluster), None)
-        left = host_memory_left(view, self.store.entries(PLACED), situation.now) if view is not None else None
+        left = host_memory_left(view, sent, situation.now) if view is not None else None
         return left is None or entry.submission.host_memory * entry.submission.pods <= left
 
     def _remember(self, memory: deciding.Memory) -> None:
