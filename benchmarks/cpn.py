@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 import yaml
-from benchmarks.pair_tables import pair_tables
 from benchmarks.queues import disturbed, failing, predicted, read_trace
 
 from hcs.model.refusals import RefusedError
@@ -154,6 +153,9 @@ def from_trace(options: argparse.Namespace, pools: tuple[Pool, ...]) -> Setting:
     if options.times == "predicted":
         made.told = predicted(rows, jobs, options.train)
     if options.sharing:
+        # Its predictor is not for everybody who plans: it takes seconds to import.
+        from benchmarks.pair_tables import pair_tables
+
         made.share(*pair_tables(Path(options.sharing), options.seed))
     return made
 
@@ -202,7 +204,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="whose times are off alike: each job by itself, or all of one model, batch and width",
     )
     parser.add_argument("--failing-percent", type=float, default=0.0, help="so many jobs fail once")
-    parser.add_argument("--planning-seconds", type=float, default=8.0, help="no improvement is begun after these")
+    parser.add_argument("--planning-seconds", type=float, default=6.0, help="no improvement is begun after these")
     parser.add_argument("--decision-time", type=int, metavar="JOBS", help="time one decision on a generated queue")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="one JSON object")

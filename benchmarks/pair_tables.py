@@ -9,6 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+from benchmarks.queues import profile
 
 from hcs.predict.fits import Couples, FitsTogether
 from hcs.predict.sharing import PairTraining, SlowdownPredictor, pairs
@@ -16,11 +17,6 @@ from hcs.wide.sharing import Rates, symmetric
 
 Key = tuple[str, str, str]
 Table = dict[Key, Rates]
-
-
-def profile(model: str, batch: str) -> str:
-    """The name under which the planner knows what a job computes."""
-    return f"{model}/{batch}"
 
 
 def pair_tables(path: Path, seed: int, folds: int = 5) -> tuple[Table, Table]:

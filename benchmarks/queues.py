@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from benchmarks.pair_tables import profile
 
 from hcs.wide.chances import Chances
 from hcs.wide.jobs import Job, RunTime
@@ -16,6 +15,11 @@ from hcs.wide.jobs import Job, RunTime
 Rows = list[dict[str, str]]
 Predict = Callable[[Path, Rows, list[str]], list[dict[str, RunTime]]]
 """Training file, the trace's rows and the kinds asked about, to the run times of each row."""
+
+
+def profile(model: str, batch: str) -> str:
+    """The name under which the planner knows what a job computes."""
+    return f"{model}/{batch}"
 
 
 def read_trace(path: str) -> tuple[Rows, list[Job]]:
@@ -41,14 +45,14 @@ def read_trace(path: str) -> tuple[Rows, list[Job]]:
 
 def predicted(rows: Rows, jobs: list[Job], train: str | None) -> list[Job]:
     """The same jobs with the times our predictor gives, for the kinds the trace knows the true time of."""
+    if train is None:
+        raise ValueError("--times predicted needs --train FILE, the measurements to learn from")
     try:
         module = importlib.import_module("benchmarks.run_times")
     except ModuleNotFoundError:
         raise ValueError(
             "--times predicted needs benchmarks.run_times, which this build lacks; use --times true"
         ) from None
-    if train is None:
-        raise ValueError("--times predicted needs --train FILE, the measurements to learn from")
     predict: Predict = module.run_times
     kinds = sorted({kind for job in jobs for kind in job.times})
     guessed = predict(Path(train), rows, kinds)

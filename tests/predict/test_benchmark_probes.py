@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.predict.worlds import world
 
-from benchmarks import predictor, sharing
+from benchmarks import predictor, predictor_splits, sharing
 
 ROWS, SECONDS = world()
 
@@ -56,3 +56,18 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path: Path, capsys: pytest.Captu
     assert predictor.main(["--set", "gavel", "--train", str(path), "--test", str(path), "--json"]) == 2
     assert "cannot score" in capsys.readouterr().err
     assert sharing.main(["--pairs", str(tmp_path / "none.csv")]) == 2
+
+
+def test_every_split_of_a_kind_is_scored_and_the_mean_is_theirs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    some = (ROWS.cards == 1) & (ROWS.batch < 64)
+    file = str(_written(tmp_path / "train.csv", some))
+    assert predictor_splits.main(["--set", "gavel", "--train", file, "--leave-out", "model", "--probes", "2"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["splits"]) == set(ROWS.model)
+    assert found["mape_pct"] == pytest.approx(np.mean([s["mape_pct"] for s in found["splits"].values()]), abs=0.01)
+    # Every row lies on one card: there is no layout to leave out.
+    assert predictor_splits.main(["--set", "gavel", "--train", file, "--leave-out", "layout"]) == 2
+    assert "cannot split" in capsys.readouterr().err
+    assert predictor_splits.main(["--set", "gavel", "--train", str(tmp_path / "no"), "--leave-out", "rows"]) == 2

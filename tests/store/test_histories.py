@@ -148,4 +148,5 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(stateful_step_count=20)  # each step is synced to the disk
+# Each step is synced to the disk, so there are fewer of them than elsewhere.
+TestHistories.settings = settings(stateful_step_count=20, max_examples=min(settings().max_examples, 60))

@@ -13,6 +13,7 @@ from hcs.ura.links import UNKNOWN, bandwidth, read_word
         pytest.param(["SYS", "NODE", "PHB", "PXB", "PIX", "NV1", "NV2", "NV12", "NV18"], id="nvidia-smi"),
         pytest.param(["SYS", "PHB", "PXB", "PIX", "HCCS", "SIO"], id="npu-smi"),
         pytest.param(["PCIE", "XGMI"], id="rocm-smi"),
+        pytest.param(["SYS", "NODE", "PHB", "PXB", "PIX", "MT1", "MT2"], id="mthreads-gmi"),
         pytest.param(["who-knows", "SYS"], id="a-word-nobody-knows-is-the-slowest"),
     ],
 )
@@ -27,6 +28,9 @@ def test_words_stand_in_the_order_of_their_tools(words: list[str]) -> None:
         ("NV4", "nvlink", True),
         ("nv4", "nvlink", True),
         ("NV0", "", None),
+        ("MT2", "mtlink", True),
+        ("MT0", "", None),
+        ("MLK", "mlulink", True),
         ("HCCS_SW", "hccs", True),
         ("GCU-LARE", "lare", True),
         ("PIX", "pcie", True),

@@ -206,6 +206,14 @@ def test_topologies_keep_the_tools_words_and_leave_numbers_out() -> None:
     assert nvidia.links == {"GPU0-GPU1": "NV4", "GPU0-NIC0": "PXB", "GPU1-NIC0": "SYS"}
     assert nvidia.numa == {"GPU0": {"cpus": "0-31", "numa": 0}, "GPU1": {"cpus": "32-63", "numa": 1}}
     assert amd.links == {"GPU0-GPU1": "XGMI"}
+    ascend = parse("npu-smi", texts.NPU_TOPOLOGY)
+    assert ascend.gpus == ("Phy-ID0", "Phy-ID1", "Phy-ID2")
+    assert ascend.links == {
+        "Phy-ID0-Phy-ID1": "SIO",
+        "Phy-ID0-Phy-ID2": "HCCS_SW",
+        "Phy-ID1-Phy-ID2": "HCCS_SW",
+    }
+    assert ascend.numa["Phy-ID2"] == {"cpus": "40-79", "numa": None}
     assert amd.numa == {"GPU0": {"cpus": None, "numa": 0}, "GPU1": {"cpus": None, "numa": 1}}
 
 

@@ -75,9 +75,10 @@ def test_a_machine_without_libraries_and_tools_has_no_vendors(install: Install) 
     assert [vendor.word for vendor in registry.present(CATALOGUE)] == []
 
 
-def test_links_and_numa_nodes_come_from_the_topology(install: Install, tmp_path: Path) -> None:
+@pytest.mark.parametrize("label", ["GPU", "Phy-ID"])
+def test_links_and_numa_nodes_come_from_the_topology(install: Install, tmp_path: Path, label: str) -> None:
     table = prints(tmp_path, texts.NVIDIA_CSV.replace("[N/A], [Not", "13, [Not"))
-    matrix = prints(tmp_path, texts.TOPOLOGY)
+    matrix = prints(tmp_path, texts.TOPOLOGY.replace("GPU0", f"{label}0").replace("GPU1", f"{label}1"))
     install("nvidia-smi", f'case "$*" in "topo -m") {matrix};; *) {table};; esac')
     source = ToolSource([Query("nvidia-smi", ("--query",))], topology=Query("nvidia-smi", ("topo", "-m")))
     first, second = SourcedVendor("nvidia", source, CATALOGUE).probe()

@@ -440,7 +440,20 @@ NIC Legend:
   NIC0: mlx5_bond_0
 """
 
+NPU_TOPOLOGY = """\
+              Phy-ID0   Phy-ID1   Phy-ID2   CPU Affinity
+Phy-ID0       X         SIO       HCCS_SW   0-39
+Phy-ID1       SIO       X         HCCS_SW   0-39
+Phy-ID2       HCCS_SW   HCCS_SW   X         40-79
+
+Legend:
+
+  X    = Self
+  SIO  = Path between the two dies of one package.
+"""
+
 EVERYTHING = {
+    "ascend-topology": ("npu-smi", NPU_TOPOLOGY),
     "nvidia-table": ("nvidia-smi", NVIDIA_TABLE),
     "nvidia-old-q": ("nvidia-smi", NVIDIA_OLD_Q),
     "nvidia-xml": ("nvidia-smi", NVIDIA_XML),

@@ -36,6 +36,7 @@ UNKNOWN: Final = LinkFacts("", 0, None)
 """Nothing is known about the way; it is taken to be the slowest."""
 
 _NVLINK: Final = 40_000  # for each bonded link
+_MTLINK: Final = 30_000  # likewise
 _WORDS: Final[dict[str, LinkFacts]] = {
     "NVLINK": LinkFacts("nvlink", _NVLINK, True),
     "SXM": LinkFacts("nvlink", _NVLINK, True),  # modules on one board; how many links is not said, so one
@@ -44,7 +45,8 @@ _WORDS: Final[dict[str, LinkFacts]] = {
     "SIO": LinkFacts("hccs", 112_000, True),  # two dies of one package: above HCCS, by order only
     "XGMI": LinkFacts("xgmi", 72_000, True),
     "MLULINK": LinkFacts("mlulink", 30_000, True),
-    "MTLINK": LinkFacts("mtlink", 30_000, True),
+    "MLK": LinkFacts("mlulink", 30_000, True),  # cnmon's short word for it
+    "MTLINK": LinkFacts("mtlink", _MTLINK, True),
     "METAXLINK": LinkFacts("metaxlink", 30_000, True),
     "MX": LinkFacts("metaxlink", 30_000, True),
     "LARE": LinkFacts("lare", 30_000, True),
@@ -58,7 +60,7 @@ _WORDS: Final[dict[str, LinkFacts]] = {
     "SYS": LinkFacts("host", 12_000, None),
     **{word: LinkFacts("host", 12_000, False) for word in ("NS", "CNS", "GNS", "TNS", "DR", "NOP2P")},
 }
-_BONDED: Final = re.compile(r"NV(\d{1,3})")
+_BONDED: Final = re.compile(r"(NV|MT)(\d{1,3})")
 
 
 @lru_cache(maxsize=1024)
@@ -71,7 +73,8 @@ def read_word(word: str) -> LinkFacts:
     folded = re.sub(r"[\s_-]", "", word.upper())
     bonded = _BONDED.fullmatch(folded)
     if bonded is not None:
-        return LinkFacts("nvlink", _NVLINK * int(bonded[1]), True) if int(bonded[1]) else UNKNOWN
+        family, each = ("nvlink", _NVLINK) if bonded[1] == "NV" else ("mtlink", _MTLINK)
+        return LinkFacts(family, each * int(bonded[2]), True) if int(bonded[2]) else UNKNOWN
     return _WORDS.get(folded, UNKNOWN)
 
 

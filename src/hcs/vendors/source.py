@@ -291,10 +291,11 @@ def _links(
     id_of = dict(zip(topology.gpus, ids, strict=True))
     found: dict[str, list[Link]] = {id: [] for id in ids}
     for pair, kind in (topology.links or {}).items():
-        one, _, other = pair.partition("-")
-        if one in id_of and other in id_of:
-            found[id_of[one]].append(Link(id_of[other], kind))
-            found[id_of[other]].append(Link(id_of[one], kind))
+        for one in id_of:
+            other = pair.removeprefix(f"{one}-")  # a label may hold a dash itself: Phy-ID3
+            if other != pair and other in id_of:
+                found[id_of[one]].append(Link(id_of[other], kind))
+                found[id_of[other]].append(Link(id_of[one], kind))
     nodes = {
         id_of[label]: near["numa"]
         for label, near in (topology.numa or {}).items()

@@ -4,6 +4,7 @@ For soak runs and demonstrations; nothing in it is measured. Equal arguments giv
 the manifest that is submitted for it say the same: the steps are epochs x samples / batch.
 """
 
+from hashlib import sha256
 from math import exp, log2
 from typing import Any
 
@@ -60,7 +61,7 @@ def generate(
     """
     dice = np.random.default_rng(seed)
     known = [_model(dice, number, kinds) for number in range(models)]
-    base = Blob("layer-base", 2 * GIB)
+    base = _blob("base", 2 * GIB)
     sets = [(int(dice.integers(10, 200)) * 1000, int(dice.integers(1, 13)) * GIB) for _ in range(2 * models)]
     moment, made = 0, []
     for number in range(count):
@@ -87,7 +88,7 @@ def generate(
             moment,
             priority=priority,
             deadline=deadline,
-            inputs=(base, model.layer, Blob(f"data-{data}", size)),
+            inputs=(base, model.layer, _blob(f"data {data}", size)),
             memory=model.memory,
             load=model.load,
             profile=f"{model.name}/{model.batch}",
@@ -109,8 +110,13 @@ def _model(dice: np.random.Generator, number: int, kinds: tuple[str, ...]) -> Mo
         memory=int(dice.integers(1, 13)) * GIB,
         load=int(dice.integers(300, 1001)),
         cpu=int(dice.integers(1, 9)) * 1000,
-        layer=Blob(f"layer-{number}", int(dice.integers(500, 6000)) * MIB),
+        layer=_blob(f"layer {number}", int(dice.integers(500, 6000)) * MIB),
     )
+
+
+def _blob(name: str, size: Bytes) -> Blob:
+    """Bytes that were never made, under a digest as stores know them; another size is other content."""
+    return Blob("sha256:" + sha256(f"{name} {size}".encode()).hexdigest(), size)
 
 
 def equipped(pools: tuple[Pool, ...]) -> tuple[Pool, ...]:

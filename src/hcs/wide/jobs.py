@@ -64,9 +64,9 @@ class Job(msgspec.Struct, frozen=True):
     ``times`` holds the kinds of card it can run on; a kind that is missing is one it cannot use. ``priority``: higher
     goes first. ``deadline`` is the moment by which it should have ended; among equal priorities, jobs that would still
     make theirs go first. ``memory`` is the upper quantile of its peak on one card, context included; None: not known,
-    so it never shares. ``load`` is the share of a card's time it keeps busy in per mille. ``profile`` names what it
-    computes, model and batch for instance: jobs of one profile differ in length only. ``cpu`` is how many millicores of
-    its node's CPU it keeps busy.
+    so it shares only where a table vouches. ``load`` is the share of a card's time it keeps busy in per mille.
+    ``profile`` names what it computes, model and batch for instance: jobs of one profile differ in length only. ``cpu``
+    is how many millicores of its node's CPU it keeps busy.
     """
 
     id: str

@@ -280,6 +280,37 @@ def test_no_figures_are_invented(
     asyncio.run(main())
 
 
+def test_figures_of_thousands_of_cards_do_not_stop_everything_else() -> None:
+    """They are read beside the event loop, which looks after other clusters meanwhile."""
+    cards = [{"UUID": f"GPU-{number}", "instance": f"n{number // 8}:9400", "job": "dcgm"} for number in range(6000)]
+    metric = "DCGM_FI_DEV_GPU_UTIL"
+    values = vector(*(({**card, "__name__": metric}, "50") for card in cards))
+    ages = vector(*(({**card, METRIC: metric}, "2") for card in cards))
+
+    def reply(form: Any) -> Reply:
+        return values if form["query"].startswith("{") else ages if "timestamp(" in form["query"] else vector()
+
+    async def main() -> int:
+        client = Answering(reply).client()
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0.001)
+
+        beside = asyncio.create_task(others())
+        figures = await ask(client, SOURCES, Bounds())
+        beside.cancel()
+        await client.close()
+        assert len(figures.cards) == len(cards)
+        assert {card.utilization for card in figures.cards} == {0.5}
+        return turns
+
+    assert asyncio.run(main()) > 10  # it has one when it must wait
+
+
 def test_a_question_about_one_moment(tmp_path: Path) -> None:
     """All queries of a round carry the moment of the first answer, so that they fit together."""
     answering = Answering(lambda form: vector(({"__name__": "up", "job": "a", "instance": "i"}, "1"), at=1234.5678))

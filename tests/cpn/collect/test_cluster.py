@@ -11,6 +11,7 @@ from hcs.cpn.collect.cluster import LiveCluster
 from hcs.cpn.views import PoolView
 from hcs.model import names
 from hcs.model.allocations import VERSION, Allocation, Grant, encode_allocation
+from hcs.store.clusters import ClusterConfig
 from hcs.wide.entries import LABEL_QUEUE
 
 A100, H910 = "A100-SXM4-80GB", "910B3"
@@ -302,6 +303,31 @@ async def test_a_token_that_is_not_accepted_any_more_is_read_anew(tmp_path: Path
         assert cluster.client is made[-1]
         closed = [client._client._client.is_closed for client in made]  # no public way to ask
         assert closed == [True] * (len(made) - 3) + [False] * 3  # the newest may still be in somebody's hands
+
+
+@virtual
+async def test_a_kubeconfig_that_was_written_anew_is_read_when_the_old_one_fails(tmp_path: Path) -> None:
+    """A certificate that ran out is no 401: the connection just breaks."""
+    (tmp_path / "api").mkdir()
+    async with scene(tmp_path / "api") as s:
+        await s.add_node("n1", card(0))
+        path = tmp_path / "kubeconfig"
+        path.write_text("old")
+        expired = True
+        old = s.faulty(lambda _: "refuse" if expired else None)
+        made = []
+
+        def connect(_: Any) -> Any:
+            made.append(path.read_text())
+            return s.connect(s.api if made[-1] == "renewed" else old)
+
+        cluster = live(s, ClusterConfig("east", kubeconfig=str(path)), connect=connect)
+        await asyncio.sleep(60)
+        assert made == ["old"]
+        assert "no connection" in cluster.view().message
+        path.write_text("renewed")
+        await ready(s, cluster)
+        assert made == ["old", "renewed"]
 
 
 @virtual

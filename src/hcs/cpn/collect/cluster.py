@@ -16,7 +16,7 @@ import msgspec
 from lightkube import AsyncClient
 
 from hcs.cpn.collect.cards import CardReading
-from hcs.cpn.collect.connection import Site, connect_site
+from hcs.cpn.collect.connection import Site, connect_site, edition
 from hcs.cpn.collect.figures import Bounds, Figures, Seconds
 from hcs.cpn.collect.inventory import Inventory, Machine
 from hcs.cpn.collect.joining import Joined, aged, join
@@ -84,6 +84,7 @@ class LiveCluster:
         self._timing, self._now, self._pause = timing or Timing(), now, pause
         self._client: AsyncClient | None = None
         self._retired: list[AsyncClient] = []
+        self._edition = (0, 0)
         self._state: KubernetesState | None = None
         self._stock: Inventory | None = None
         self._shown, self._machines = _EMPTY, dict[str, Machine]()
@@ -172,6 +173,7 @@ class LiveCluster:
 
     async def _follow(self) -> None:
         while True:
+            self._edition = edition(self.site)
             try:
                 client = self._connect(self.site)
             except RefusedError as error:
@@ -182,7 +184,7 @@ class LiveCluster:
 
     async def _session(self, client: AsyncClient) -> None:
         """One connection, until it is of no use any more."""
-        self._client = client
+        self._client, used = client, self._edition
         self._state = KubernetesState(
             client,
             namespace=self.site.namespace,
@@ -190,6 +192,7 @@ class LiveCluster:
             changed=self._changed,
             beat=self._timing.beat,
             deadline=self._timing.deadline,
+            renewed=lambda: edition(self.site) != used,
             pause=self._pause,
         )
         try:

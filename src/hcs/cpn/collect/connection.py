@@ -51,6 +51,15 @@ class Site(Protocol):
     def namespace(self) -> str: ...
 
 
+def edition(site: Site) -> tuple[int, int]:
+    """What changes when somebody writes the kubeconfig anew; the same for one that is not in a file of its own."""
+    try:
+        found = Path(site.kubeconfig).expanduser().stat() if site.kubeconfig else None
+    except OSError:
+        found = None
+    return (0, 0) if found is None else (found.st_mtime_ns, found.st_size)
+
+
 def same_site(one: Site, other: Site) -> bool:
     """Whether both are reached in the same way; what else their entries say does not matter here."""
     return all(

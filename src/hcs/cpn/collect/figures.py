@@ -19,6 +19,8 @@ from hcs.cpn.collect.prometheus import Answer, Prometheus, QueryError, Sample
 from hcs.cpn.collect.sources import Source
 from hcs.wide.jobs import Bytes, Milliseconds
 
+MANY: Final = 5000
+"""Samples beyond which they are read beside the event loop, for others wait there."""
 MAX_TARGETS: Final = 5
 """Dead targets that are named one by one."""
 
@@ -102,6 +104,8 @@ async def ask(
             told[key] = answer
     for answer in (living, found, *told.values()):
         troubles.extend(f"Prometheus warns: {warning}" for warning in answer.warnings)
+    if len(found.samples) > MANY:
+        return await asyncio.to_thread(_read, sources, bounds, up, found, told, troubles, known_jobs)
     return _read(sources, bounds, up, found, told, troubles, known_jobs)
 
 

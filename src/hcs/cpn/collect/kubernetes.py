@@ -61,6 +61,7 @@ class KubernetesState:
         changed: Callable[[], None],
         beat: float,
         deadline: float,
+        renewed: Callable[[], bool] = lambda: False,
         pause: Pause = asyncio.sleep,
     ) -> None:
         """Prepare; nothing is read before :meth:`run`.
@@ -72,10 +73,11 @@ class KubernetesState:
             changed: called after every change; must not block.
             beat: seconds between heartbeats.
             deadline: seconds a heartbeat may take.
+            renewed: whether the credentials in use have been replaced; asked after a failure only.
             pause: how to wait; tests pass their own.
         """
         self._client, self._namespace, self._queue, self._changed = client, namespace, queue, changed
-        self._beat, self._deadline, self._pause = beat, deadline, pause
+        self._beat, self._deadline, self._renewed, self._pause = beat, deadline, renewed, pause
         self._nodes = Informer(client, resources.Node, namespace=None, pause=pause)
         self._computenodes = Informer(client, resources.ComputeNode, namespace=None, pause=pause)
         self._pods = Informer(client, resources.Pod, pause=pause)
@@ -105,7 +107,8 @@ class KubernetesState:
             seen: called after every good answer to a heartbeat.
 
         Raises:
-            CredentialsError: the API refuses our credentials; a new connection may have better ones.
+            CredentialsError: the API refuses our credentials, or fails since they were replaced; a new connection may
+                have better ones.
         """
         try:
             while True:
@@ -115,7 +118,7 @@ class KubernetesState:
                 except Exception as error:
                     await self._stop()
                     self._fail(explain_api(error))
-                    if status_code(error) == 401:
+                    if status_code(error) == 401 or self._renewed():
                         raise CredentialsError(self.failure) from error
                 else:
                     seen()

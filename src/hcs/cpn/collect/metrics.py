@@ -77,6 +77,13 @@ class MetricsState:
             except QueryError as error:
                 self._fail(error, time.perf_counter() - clock)
                 return
+            except Exception as error:  # a fault of ours shall cost figures and nothing else
+                log.exception("metrics not read: server=%s", prometheus.shown)
+                failure = QueryError(
+                    "MetricsNotRead", f"Prometheus at {prometheus.shown} was not understood: {error!r}"
+                )
+                self._fail(failure, time.perf_counter() - clock)
+                return
             self._jobs = frozenset(sorted(self._jobs | figures.jobs)[:_MOST_JOBS])
             self.figures, self.asked, self.failure = figures, begun, ""
             self._noted("", time.perf_counter() - clock)

@@ -22,6 +22,8 @@ from hcs.model.refusals import Refusal, RefusedError
 
 MAX_BYTES: Final = 32 << 20
 """Bytes of one answer: the figures of some ten thousand cards."""
+LARGE: Final = 1 << 20
+"""Bytes of an answer beyond which it is read beside the event loop, for others wait there."""
 MAX_TOKEN: Final = 64 << 10
 BEYOND: Final = float(1 << 62)
 """Larger values mean that an exporter could not read the field; DCGM's markers begin there."""
@@ -165,6 +167,8 @@ class Prometheus:
             timed_out = isinstance(error, httpx2.TimeoutException)
             reason = "PrometheusTimeout" if timed_out else "PrometheusUnreachable"
             raise self._no(reason, f"cannot be reached: {explain_http(error)}") from error
+        if len(content) > LARGE:
+            return await asyncio.to_thread(self._read, status, content)
         return self._read(status, content)
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from hcs.vendors.parsing import values
 
-_DEVICE: Final = re.compile(r"(?:GPU|NPU|DCU|HCU|XPU|MLU|GCU|AIP|Card)\s?#?[0-9]+", re.IGNORECASE)
+_DEVICE: Final = re.compile(r"(?:GPU|NPU|DCU|HCU|XPU|MLU|GCU|AIP|Card|Phy-ID)\s?#?[0-9]+", re.IGNORECASE)
 _PORT: Final = re.compile(
     r"(?:NIC|HCA|mlx[0-9]*_|bnxt_re|irdma|hns_|rocep|ib|xscale_|erdma_)[\w.]*[0-9]", re.IGNORECASE
 )
