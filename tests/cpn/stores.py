@@ -13,7 +13,7 @@ from tests.waiting import until
 from hcs.cpn.blobs import BlobFiles, BlobStore, Progress
 from hcs.process.serving import Endpoint, serve
 
-DATA = bytes(range(256)) * 20_000
+DATA = bytes(range(256)) * 5_200
 
 
 def digest_of(data: bytes) -> str:

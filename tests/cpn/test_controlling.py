@@ -65,7 +65,14 @@ def test_a_job_is_placed_runs_and_succeeds(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-@pytest.mark.parametrize("count", [40, 100, pytest.param(1000, marks=[pytest.mark.nightly, pytest.mark.timeout(1200)])])
+@pytest.mark.parametrize(
+    "count",
+    [
+        40,
+        pytest.param(100, marks=pytest.mark.nightly),
+        pytest.param(1000, marks=[pytest.mark.nightly, pytest.mark.timeout(1200)]),
+    ],
+)
 def test_queues_drain_over_two_clusters(tmp_path: Path, count: int) -> None:
     async def story(w: World) -> None:
         w.add("east", Pool("slow", 2 + count // 20))

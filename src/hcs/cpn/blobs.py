@@ -32,7 +32,7 @@ from hcs.model.refusals import Refusal, RefusedError
 log = logging.getLogger(__name__)
 
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
-_CHUNK: Final = 1 << 20
+_CHUNK: Final = 1 << 18
 TRIES: Final = 8
 
 
@@ -135,8 +135,10 @@ class BlobFiles:
             while piece := file.read(_CHUNK):
                 hasher.update(piece)
                 size += len(piece)
-            os.fsync(file.fileno())
-        if f"sha256:{hasher.hexdigest()}" != digest:
+            right = f"sha256:{hasher.hexdigest()}" == digest
+            if right:
+                os.fsync(file.fileno())
+        if not right:
             part.unlink(missing_ok=True)
             message = f"what came for {digest} has the digest sha256:{hasher.hexdigest()}; it was thrown away"
             raise RefusedError(Refusal("WrongDigest", message))
