@@ -1,8 +1,9 @@
 """Whether promised starts are kept: counted, apart from those for which there is a reason.
 
-A promise holds while run times stay within their upper value and the fleet stays as it was. When a job overran, cards
-vanished, others took cards, or a cluster was out of reach, a promise may have to be made anew, and that is told as
-excused; so is the first decision after a start, since nobody decided meanwhile. Anything else is a promise broken.
+A promise holds while run times stay within their upper value and the fleet stays as it was. When a job overran or could
+not be started when it was due, cards vanished, others took cards, or a cluster was out of reach, a promise may have to
+be made anew, and that is told as excused; so is the first decision after a start, since nobody decided meanwhile.
+Anything else is a promise broken.
 """
 
 import logging
@@ -53,11 +54,14 @@ class Promises:
 
     @staticmethod
     def _overran(situation: Situation) -> bool:
-        """Whether anything runs for longer than its upper value, or could not be started at once."""
-        return any(
-            held is not None and situation.now > held.upper + (held.started or situation.now) - held.decided
-            for held in (entry.placement for entry in situation.placed)
-        )
+        """Whether anything runs for longer than its upper value, or its cluster took long to let it begin."""
+        for held in (entry.placement for entry in situation.placed):
+            if held is None:
+                continue
+            late = (held.started or situation.now) - held.decided
+            if late > situation.lag or situation.now > held.upper + late:
+                return True
+        return False
 
 
 def _lost(question: Question, before: Question | None) -> bool:
