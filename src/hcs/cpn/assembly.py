@@ -19,7 +19,7 @@ from hcs.cpn.collect.registry import Settings as Collecting
 from hcs.cpn.controller import Controller
 from hcs.cpn.controller import Settings as Controlling
 from hcs.cpn.forecasts import Forecasts
-from hcs.cpn.learning import Learner, restored
+from hcs.cpn.learning import Learner, restored, trained_before
 from hcs.cpn.learning import Settings as Learning
 from hcs.cpn.leases import Leadership
 from hcs.cpn.tables import load_messages
@@ -71,18 +71,22 @@ class Parts:
         Args:
             store: the queue, opened as its writer.
             settings: what may be set.
-            trained: a predictor file to begin with where the queue keeps none.
+            trained: a predictor file whose runs count beside the queue's own, from now on.
             token: what the stores of bytes want to see of writers.
             leadership: the lease; None: this process always acts.
             metrics: where metrics live.
             offload: where long computations are done.
             now: the wall clock.
             make_cluster: makes a live cluster of its configuration.
+
+        Raises:
+            ModelFileError: ``trained`` is no predictor file.
         """
         self.store, self.settings, self.leadership = store, settings or Settings(), leadership
         self.clusters = Registry(make_cluster, queue=store.queue_id, **self.settings.collecting.arguments())
-        self.forecasts = Forecasts(restored(store, trained, seed=self.settings.learning.seed))
-        learner = Learner(store, self.forecasts, offload=offload, now=now, settings=self.settings.learning)
+        before, learning = trained_before(store, trained), self.settings.learning
+        self.forecasts = Forecasts(restored(store, before, seed=learning.seed))
+        learner = Learner(store, self.forecasts, offload=offload, now=now, trained=before, settings=learning)
         self.mover = Mover(
             self._stores,
             self._lines,

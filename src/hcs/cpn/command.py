@@ -24,6 +24,7 @@ from hcs.cpn.wire import PORT
 from hcs.kube.connection import ApiUnreachableError, connect
 from hcs.model.quantities import QuantityError, parse_bytes
 from hcs.model.refusals import Refusal, RefusedError
+from hcs.predict.jobs import ModelFileError
 from hcs.process import logs
 from hcs.process.serving import Endpoint, serve
 from hcs.store.clusters import ClusterConfig, read_cluster
@@ -50,7 +51,7 @@ def run(
         Path | None, typer.Option(help="YAML list of clusters, put into the queue at the start.")
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(help="Predictor file of 'hcs cpn train', where nothing is learnt yet.")
+        Path | None, typer.Option(help="Predictor file of 'hcs cpn train'; its runs count from now on.")
     ] = None,
     cpu_threshold: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="Busy share of a cluster's CPUs above which nothing starts.")
@@ -140,6 +141,8 @@ def _said() -> Iterator[None]:
         yield
     except RefusedError as error:
         raise typer.BadParameter("; ".join(str(refusal) for refusal in error.refusals)) from error
+    except ModelFileError as error:
+        raise typer.BadParameter(f"the predictor's file: {error}") from error
     except OSError as error:
         raise typer.BadParameter(f"{error.filename or 'the address'}: {error.strerror or error}") from error
 

@@ -2,12 +2,13 @@
 
 A run is written down in the transaction that records its end, once for each attempt. Fitting takes a while, so it is
 done elsewhere while decisions go on with the predictor there is; several ends in a row are learnt together. The fitted
-predictor is kept in the store with its version, so a restart begins where the last one stood.
+predictor is kept in the store with its version, so a restart begins where the last one stood. What a file of ``hcs cpn
+train`` knows is kept beside it, and counts in every later fit.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 
 MODEL: Final = "model"
 """Under this name the store keeps the predictor."""
+TRAINED: Final = "trained"
+"""And under this one the runs that were trained on before."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,6 +51,7 @@ class Learner:
         offload: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread,
         now: Callable[[], int],
         fit: Callable[[list[Run], int], Fitted] = lambda runs, seed: JobPredictor.fitted(runs, seed=seed),
+        trained: Sequence[Run] = (),
         settings: Settings | None = None,
     ) -> None:
         """
@@ -57,10 +61,11 @@ class Learner:
             offload: where fitting is done.
             now: milliseconds since 1970.
             fit: makes a predictor of runs and a seed.
+            trained: runs of before, of which the queue knows nothing.
             settings: limits.
         """
         self._store, self._forecasts, self._offload, self._now = store, forecasts, offload, now
-        self._fit, self._settings = fit, settings or Settings()
+        self._fit, self._trained, self._settings = fit, list(trained), settings or Settings()
         self._fresh = asyncio.Event()
         self.learnt = 0
         """How many runs the present predictor knows."""
@@ -98,7 +103,7 @@ class Learner:
 
     async def run(self, taught: Callable[[], None]) -> None:
         """Fit whenever there is something new, until cancelled; ``taught`` is called after each."""
-        if self._store.kept(MODEL) is None and next(self._store.runs(Run), None) is not None:
+        if not self._store.kept(MODEL) and next(self._store.runs(Run), None) is not None:
             self._fresh.set()
         while True:
             await self._fresh.wait()
@@ -115,20 +120,34 @@ class Learner:
         runs = list(self._store.runs(Run))[-self._settings.most :]
         if not runs:
             return False
-        predictor = await self._offload(lambda: self._fit(runs, self._settings.seed))
+        predictor = await self._offload(lambda: self._fit([*self._trained, *runs], self._settings.seed))
         self._forecasts.replace(predictor)
         self._store.keep(MODEL, predictor.encode())
         self.learnt = len(runs)
         return True
 
 
-def restored(store: QueueStore, trained: bytes | None = None, *, seed: int = 0) -> JobPredictor:
-    """The predictor to begin with: the store's, else one that was trained before, else one that knows nothing."""
-    for raw in (store.kept(MODEL), trained):
-        if raw is None:
-            continue
+def trained_before(store: QueueStore, file: bytes | None = None) -> tuple[Run, ...]:
+    """The runs of a predictor file, which the store keeps from now on; without one, those that it keeps.
+
+    Raises:
+        ModelFileError: it is no such file.
+    """
+    if file is not None:
+        runs = JobPredictor.decode(file).runs
+        if (raw := msgspec.json.encode(runs)) != store.kept(TRAINED):
+            store.keep(TRAINED, raw)
+            store.keep(MODEL, b"")  # it did not know them
+        return runs
+    kept = store.kept(TRAINED)
+    return tuple(msgspec.json.decode(kept, type=list[Run])) if kept else ()
+
+
+def restored(store: QueueStore, trained: Sequence[Run] = (), *, seed: int = 0) -> JobPredictor:
+    """The predictor to begin with: the store's, else one of all runs there are."""
+    if raw := store.kept(MODEL):
         try:
             return JobPredictor.decode(raw)
         except ModelFileError as error:
             log.warning("the kept predictor is left aside: %s", error)
-    return JobPredictor.fitted(list(store.runs(Run)), seed=seed)
+    return JobPredictor.fitted([*trained, *store.runs(Run)], seed=seed)
