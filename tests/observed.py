@@ -27,7 +27,8 @@ from prometheus_client.registry import Collector
 from tests.clusters import free_port
 
 NO_PROMETHEUS = "no Prometheus: no program prometheus on the path"
-SCRAPE_SECONDS = 0.2
+SCRAPE_MILLISECONDS = 400
+"""Between scrapes, and the most that one may take: a busy machine must not look like a dead exporter."""
 SECONDS = 60.0
 """A safety net, wide enough for a busy machine; nothing is decided by it."""
 _PR_SET_PDEATHSIG = 1
@@ -115,7 +116,7 @@ def observed(folder: Path, clusters: Mapping[str, int]) -> Iterator[Observed]:
         every = [exporter for group in exporters.values() for exporter in group]
         stack.callback(_end, every)
         config = {
-            "global": {"scrape_interval": f"{SCRAPE_SECONDS * 1000:.0f}ms", "scrape_timeout": "200ms"},
+            "global": {"scrape_interval": f"{SCRAPE_MILLISECONDS}ms", "scrape_timeout": f"{SCRAPE_MILLISECONDS}ms"},
             "scrape_configs": [
                 {
                     "job_name": "exporters",
@@ -128,7 +129,7 @@ def observed(folder: Path, clusters: Mapping[str, int]) -> Iterator[Observed]:
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
         _, url = stack.enter_context(serving(program, folder))
         made = stack.enter_context(contextlib.closing(Observed(url, exporters)))
-        made.until("up == 1", len(every))
+        made.until("max_over_time(up[1m]) == 1", len(every))
         yield made
 
 

@@ -66,8 +66,8 @@ def list_(
     for row in found:
         if row.view is not None and row.view.message:
             tell(f"{row.config.name}: {row.view.message}")
-        for missing in row.view.missing if row.view is not None and format == "wide" else ():
-            tell(f"{row.config.name}: {missing}")
+        for sentence in (*row.view.missing, *row.view.doubts) if row.view is not None and format == "wide" else ():
+            tell(f"{row.config.name}: {sentence}")
 
 
 def table(found: tuple[ClusterRow, ...]) -> Table:

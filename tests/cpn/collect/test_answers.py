@@ -4,6 +4,10 @@ import asyncio
 import gzip
 import json
 import math
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +19,14 @@ from hypothesis import strategies as st
 from tests.cpn.collect.answering import Answering, Reply, refusal, vector
 from tests.router.scene import virtual
 
-from hcs.cpn.collect.figures import Bounds, ask
+from hcs.cpn.collect.figures import MANY, Bounds, ask
 from hcs.cpn.collect.inventory import Card, Inventory
 from hcs.cpn.collect.joining import join
 from hcs.cpn.collect.prometheus import Address, Answer, Prometheus, QueryError, read_number
 from hcs.cpn.collect.queries import METRIC
-from hcs.cpn.collect.sources import load_sources
+from hcs.cpn.collect.sources import Source, Utilization, load_sources
 from hcs.cpn.views import PoolView
+from hcs.process.certificates import Authority
 
 SOURCES = load_sources()
 NAMES = sorted({name for source in SOURCES for name in source.metrics()})
@@ -154,6 +159,65 @@ def test_an_authority_that_is_none_is_named(tmp_path: Path) -> None:
         Prometheus(Address("https://user:secret@prometheus", ca_file=str(tmp_path / "ca")))
 
 
+class Guarded(BaseHTTPRequestHandler):
+    """Behind TLS and a path prefix, for those with the token."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        known = self.headers.get("Authorization") == "Bearer secret" and self.path == "/prom/api/v1/query"
+        status, body = vector(({}, "1")) if known else (401, b"no")
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nobody reads it."""
+
+
+class Quiet(ThreadingHTTPServer):
+    """Says nothing about clients that do not trust it."""
+
+    def handle_error(self, *_: Any) -> None:
+        """They are the point of the test."""
+
+
+def test_a_certificate_and_a_token_are_checked(tmp_path: Path) -> None:
+    authority = Authority.load_or_create(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue(["127.0.0.1"]).write(tmp_path, "server"))
+    (tmp_path / "token").write_text("secret")
+    (tmp_path / "other").mkdir()
+    Authority.load_or_create(tmp_path / "other")
+    own, other, token = (str(tmp_path / name) for name in ("ca.crt", "other/ca.crt", "token"))
+
+    async def asked(url: str, ca_file: str, token_file: str = "") -> str:
+        client = Prometheus(Address(url, token_file, ca_file), deadline=20)
+        try:
+            return str((await client.query("up")).samples[0].value)
+        except QueryError as error:
+            return str(error)
+        finally:
+            await client.close()
+
+    async def main(url: str) -> None:
+        assert await asked(url, own, token) == "1.0"
+        assert (await asked(url, own)).startswith("NotPermitted: ")
+        said = await asked(url, other, token)
+        assert said.startswith("PrometheusUnreachable: ")
+        assert "its certificate is not accepted" in said
+
+    with Quiet(("127.0.0.1", 0), Guarded) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            asyncio.run(main(f"https://127.0.0.1:{server.server_port}/prom/"))
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @given(
     st.text(max_size=40) | st.floats().map(str) | st.sampled_from(["NaN", "+Inf", "1_0", "١", " 1", "0x10", "1e999"])
 )
@@ -280,35 +344,44 @@ def test_no_figures_are_invented(
     asyncio.run(main())
 
 
-def test_figures_of_thousands_of_cards_do_not_stop_everything_else() -> None:
-    """They are read beside the event loop, which looks after other clusters meanwhile."""
-    cards = [{"UUID": f"GPU-{number}", "instance": f"n{number // 8}:9400", "job": "dcgm"} for number in range(6000)]
+class Noting(Source, frozen=True):
+    """A table that notes who reads it."""
+
+    def metrics(self) -> Iterator[str]:
+        READERS.add(threading.get_ident())
+        return Source.metrics(self)
+
+
+READERS = set[int]()
+
+
+def test_figures_of_thousands_of_cards_are_read_beside_the_event_loop() -> None:
+    """Other clusters are looked after there meanwhile."""
     metric = "DCGM_FI_DEV_GPU_UTIL"
-    values = vector(*(({**card, "__name__": metric}, "50") for card in cards))
-    ages = vector(*(({**card, METRIC: metric}, "2") for card in cards))
+    source = Noting("few", "nvidia", identity=("UUID",), utilization=Utilization((metric,)))
 
-    def reply(form: Any) -> Reply:
-        return values if form["query"].startswith("{") else ages if "timestamp(" in form["query"] else vector()
+    def cards(count: int) -> int:
+        labels = [{"UUID": f"GPU-{number}", "instance": "n1:9400", "job": "dcgm"} for number in range(count)]
+        values = vector(*(({**one, "__name__": metric}, "50") for one in labels))
+        ages = vector(*(({**one, METRIC: metric}, "2") for one in labels))
 
-    async def main() -> int:
-        client = Answering(reply).client()
-        turns = 0
+        def reply(form: Any) -> Reply:
+            return values if form["query"].startswith("{") else ages if "timestamp(" in form["query"] else vector()
 
-        async def others() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0.001)
+        async def main() -> int:
+            client = Answering(reply).client()
+            figures = await ask(client, [source], Bounds())
+            await client.close()
+            assert {card.utilization for card in figures.cards} == {0.5}
+            return len(figures.cards)
 
-        beside = asyncio.create_task(others())
-        figures = await ask(client, SOURCES, Bounds())
-        beside.cancel()
-        await client.close()
-        assert len(figures.cards) == len(cards)
-        assert {card.utilization for card in figures.cards} == {0.5}
-        return turns
+        READERS.clear()
+        return asyncio.run(main())
 
-    assert asyncio.run(main()) > 10  # it has one when it must wait
+    assert cards(100) == 100
+    assert {threading.get_ident()} == READERS  # few are read in place
+    assert cards(MANY + 1) == MANY + 1
+    assert len(READERS) == 2
 
 
 def test_a_question_about_one_moment(tmp_path: Path) -> None:

@@ -205,9 +205,9 @@ def test_a_version_that_is_forgotten_leads_to_a_new_list(api: Cluster, tmp_path:
             s.cards(node, "a")
             await until(lambda: s.cluster.view().reachable and s.pool().usable == 1)
             way.shut()
-            await until(lambda: not s.cluster.view().reachable)
-            message = s.cluster.view().message
-            assert message == f"cluster east at {api.url} cannot be used: no connection: the cable is pulled"
+            lost = f"cluster east at {api.url} cannot be used: no connection: the cable is pulled"
+            await until(lambda: s.cluster.view().message == lost)
+            assert not s.cluster.view().reachable
             assert s.pool().usable == 1
             s.cards(node, "a", "b")
             for number in range(5):
@@ -236,7 +236,7 @@ def test_our_account_may_do_what_it_must_once_it_is_granted(api: Cluster, tmp_pa
             s.cards(node, "a")
             s.bound_pod("theirs", node, "a")
             await until(lambda: s.pool() == PoolView(s.mark, 1, 1, memory=80 * GIB))
-            assert not any("403" in sentence for sentence in s.cluster.view().missing)
+            await until(lambda: not any("403" in sentence for sentence in s.cluster.view().missing))
 
     asyncio.run(story())
 
