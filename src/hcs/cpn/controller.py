@@ -363,7 +363,7 @@ class Controller:
     def _part(self, now: Milliseconds) -> None:
         """Who shared a card with a job that is gone now goes on alone."""
         placed = {entry.id: entry for entry in self.store.entries(PLACED)}
-        for entry, placement in partings(placed, self.store.get, now):
+        for entry, placement in partings(placed, self.store.get, now, round(self.settings.lag * 1000)):
             with contextlib.suppress(StaleEntryError):
                 self.store.amend(entry, now=entry.changed, placement=placement)
 
@@ -417,7 +417,7 @@ class Controller:
         if entry is None or runs is None or sharing is None:
             return
         pool = question.pools[runs.pool]
-        placement = welcomed(entry, runs, question.jobs[guest], pool, sharing, situation.now)
+        placement = welcomed(entry, runs, question.jobs[guest], pool, sharing, situation.now, situation.lag)
         if placement is not None:
             self.store.amend(entry, now=entry.changed, placement=placement)
 

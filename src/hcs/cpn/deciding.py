@@ -70,7 +70,7 @@ def ask(situation: Situation) -> Question:
     pools = tuple(pool for pool in every if pool.cluster not in situation.gone)
     shut, why = closed_pools(situation.views, pools, situation.placed, situation.now, situation.threshold)
     jobs = {entry.id: job_of(entry, pools, situation) for entry in situation.queued}
-    running = running_of(situation.placed, lambda entry: job_of(entry, pools, situation))
+    running = running_of(situation.placed, lambda entry: job_of(entry, pools, situation), situation.lag)
     sharing = None
     if situation.sharing and situation.pairs is not None:
         hosts = (live.job for live in running)

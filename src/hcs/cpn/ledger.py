@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from hcs.cpn.views import ClusterView, PoolView
-from hcs.wide.entries import Entry
+from hcs.wide.entries import Entry, Placement
 from hcs.wide.fleets import Pool
 from hcs.wide.jobs import Bytes, Job, Milliseconds, RunTime
 from hcs.wide.snapshot import Running
@@ -69,7 +69,12 @@ def cards_held(placed: Iterable[Entry]) -> dict[tuple[str, str], int]:
     return held
 
 
-def running_of(placed: Sequence[Entry], job: Callable[[Entry], Job]) -> list[Running]:
+def shift(placement: Placement, lag: Milliseconds) -> Milliseconds:
+    """By how much a placement's end moves because it was started late; the lag that is planned with covers a little."""
+    return max(0, (placement.started or placement.decided) - placement.decided - lag)
+
+
+def running_of(placed: Sequence[Entry], job: Callable[[Entry], Job], lag: Milliseconds) -> list[Running]:
     """What holds cards, as the planner wants it: also what is still on its way there, or being cancelled."""
     made = []
     for entry in placed:
@@ -78,8 +83,8 @@ def running_of(placed: Sequence[Entry], job: Callable[[Entry], Job]) -> list[Run
             continue
         name = pool_at(placement.cluster, placement.kind).name
         started = placement.started or placement.decided
-        late = started - placement.decided
-        made.append(Running(job(entry), name, started, placement.upper + late, placement.host, placement.rate))
+        until = placement.upper + shift(placement, lag)
+        made.append(Running(job(entry), name, started, until, placement.host, placement.rate))
     return made
 
 

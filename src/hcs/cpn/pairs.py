@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from hcs.cpn.ledger import shift
 from hcs.predict.jobs import Rate
 from hcs.wide.entries import Entry, Placement
 from hcs.wide.fleets import Pool
@@ -67,7 +68,7 @@ def has_partner(profile: str, kind: str, sharing: Sharing | None) -> bool:
 
 
 def welcomed(
-    host: Entry, runs: Running, guest: Job, pool: Pool, sharing: Sharing, now: Milliseconds
+    host: Entry, runs: Running, guest: Job, pool: Pool, sharing: Sharing, now: Milliseconds, lag: Milliseconds
 ) -> Placement | None:
     """The host's placement once the guest is there; None where they may not share after all."""
     rates = sharing.beside(guest, runs.job, pool)
@@ -75,12 +76,12 @@ def welcomed(
         return None
     _, after = joined(runs, guest, pool, rates, now)
     return msgspec.structs.replace(
-        host.placement, upper=_upper(host.placement, after.until), beside=guest.id, rate=rates.host
+        host.placement, upper=after.until - shift(host.placement, lag), beside=guest.id, rate=rates.host
     )
 
 
 def partings(
-    placed: Mapping[str, Entry], gone: Callable[[str], Entry | None], now: Milliseconds
+    placed: Mapping[str, Entry], gone: Callable[[str], Entry | None], now: Milliseconds, lag: Milliseconds
 ) -> list[tuple[Entry, Placement]]:
     """Jobs whose partner is gone, and their placements from now on.
 
@@ -88,6 +89,7 @@ def partings(
         placed: what holds cards, by id.
         gone: an entry that does not, as it was left.
         now: milliseconds since 1970.
+        lag: what plans allow for starts that come late.
     """
     made = []
     for entry in placed.values():
@@ -97,14 +99,9 @@ def partings(
         partner = gone(held.beside)
         believed = now
         if partner is not None and (left := partner.placement) is not None:
-            believed = left.upper + (left.started or left.decided) - left.decided
+            believed = left.upper + shift(left, lag)
         started, alone = held.started or held.decided, Job(entry.id, 1, {})
-        survivor = Running(alone, "", started, held.upper + started - held.decided, held.host, held.rate)
+        survivor = Running(alone, "", started, held.upper + shift(held, lag), held.host, held.rate)
         until = parted(survivor, Running(alone, "", started, believed), now).until
-        made.append((entry, msgspec.structs.replace(held, upper=_upper(held, until), host=None, rate=1000)))
+        made.append((entry, msgspec.structs.replace(held, upper=until - shift(held, lag), host=None, rate=1000)))
     return made
-
-
-def _upper(placement: Placement, until: Milliseconds) -> Milliseconds:
-    """A placement counts its upper end from the moment of its decision."""
-    return until - ((placement.started or placement.decided) - placement.decided)
