@@ -37,7 +37,7 @@ from hcs.sandbox.apiserver.server import Settings as ServerSettings
 from hcs.sandbox.jobs.controller import JobController
 from hcs.sandbox.scheduler.inprocess import Fault, InProcessTransport
 from hcs.store.queue import QueueStore
-from hcs.wide.entries import LABEL_ENTRY, Entry, Submission
+from hcs.wide.entries import LABEL_ENTRY, LABEL_PULL, Entry, Submission
 from hcs.wide.jobs import Blob
 
 START = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
@@ -104,6 +104,11 @@ class Place:
         self.own = self._connect(InProcessTransport(self.server.application))
         self.taken: dict[str, int] = {}
         self.seen = world.now()
+        self.nodes: dict[str, str] = {}
+        """Kind of card by node; see :meth:`add_node`."""
+        self.pulled: list[tuple[str, str]] = []
+        """Node and image, of pulls in advance."""
+        self.registry_away = False
         self._started: set[str] = set()
         store = self.server.cluster.store
         store.listen(self._followed)
@@ -156,7 +161,8 @@ class Place:
             self.tasks.append(asyncio.create_task(self._remove(pod["metadata"])))
         elif uid not in self._started:
             self._started.add(uid)
-            self.tasks.append(asyncio.create_task(self._run(pod)))
+            run = self._pull if LABEL_PULL in (pod["metadata"].get("labels") or {}) else self._run
+            self.tasks.append(asyncio.create_task(run(pod)))
 
     async def _remove(self, metadata: Mapping[str, Any]) -> None:
         await asyncio.sleep(self.world.rng.choice((0.0, 0.5, 2.0)))
@@ -204,6 +210,30 @@ class Place:
         }
         if await self._status(metadata, status) and ended["exitCode"] == 0:
             self.world.done[entry] = self.world.done.get(entry, 0) + 1
+
+    async def add_node(self, name: str, kind: str, images: Sequence[str] = (), **labels: str) -> None:
+        """A node of its API with cards of a kind, whose kubelet reports images; pools are told apart from it."""
+        self.nodes[name] = kind
+        named = {"name": name, "labels": {"kubernetes.io/hostname": f"host-{name}", **labels}}
+        await self.request("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": named})
+        await self._report(name, images)
+
+    def nodes_with(self, kind: str) -> tuple[str, ...]:
+        return tuple(sorted(name for name, of in self.nodes.items() if of == kind))
+
+    async def _report(self, node: str, images: Sequence[str]) -> None:
+        body = {"status": {"images": [{"names": [name], "sizeBytes": 1} for name in images]}}
+        assert (await self.request("PATCH", f"/api/v1/nodes/{node}/status", body)).status_code == 200
+
+    async def _pull(self, pod: Mapping[str, Any]) -> None:
+        """The kubelet pulls, reports the image, and finds nothing in it that could be run."""
+        metadata, [container] = pod["metadata"], pod["spec"]["containers"]
+        node = pod["spec"]["nodeSelector"]["kubernetes.io/hostname"].removeprefix("host-")
+        self.pulled.append((node, container["image"]))
+        await asyncio.sleep(3)
+        if not self.registry_away:
+            await self._report(node, [container["image"]])
+        await self._status(metadata, {"phase": "Failed"})
 
     async def _status(self, metadata: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
         """Whether the pod was still there."""
@@ -322,6 +352,8 @@ class World:
     def check(self, place: Place, change: Any) -> None:
         """No entry has two Jobs that run."""
         job = msgspec.convert(change.new.object, Job)
+        if LABEL_PULL in (job.metadata.labels or {}):
+            return
         entry = (job.metadata.labels or {}).get(LABEL_ENTRY, "")
         living, name = self.living.setdefault(entry, set()), f"{place.name}/{job.metadata.name}"
         if change.type != "DELETED" and not job.spec.get("suspend") and over(job) is None:

@@ -26,6 +26,8 @@ from hcs.cpn.learning import Learner
 from hcs.cpn.ledger import host_memory_left
 from hcs.cpn.orphans import Graces
 from hcs.cpn.pairs import Pairs, partings, welcomed
+from hcs.cpn.prepull import Expected, Prepuller
+from hcs.cpn.prepull import Settings as Prefetching
 from hcs.cpn.promises import Promises
 from hcs.cpn.service import Expectation, Why
 from hcs.cpn.stepping import Stepper
@@ -95,6 +97,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sweep: float = 15.0
     dispatching: Dispatching = Dispatching()
     graces: Graces = Graces()
+    prefetch: Prefetching = Prefetching()
 
 
 async def at_once(work: Callable[[], Any]) -> Any:
@@ -160,6 +163,14 @@ class Controller:
         kept = store.kept(MEMORY)
         self._memory = msgspec.json.decode(kept, type=deciding.Memory) if kept else deciding.Memory()
         self._broom = Broom(store, self.settings.graces, now=now, may_act=may_act)
+        self._prepuller = Prepuller(
+            lambda: [station for station, _ in self._stations.values()],
+            store.queue_id,
+            waits=self._waits,
+            now=now,
+            may_act=may_act,
+            settings=self.settings.prefetch,
+        )
         self._pairs: tuple[int, Pairs] | None = None
         self._line: tuple[tuple[Any, ...], FairLine, set[str]] | None = None
         self._expected: dict[str, Expectation] = {}
@@ -188,6 +199,7 @@ class Controller:
                 group.create_task(self.stepper.run())
                 group.create_task(self._decide_often())
                 group.create_task(self._sweep_often())
+                group.create_task(self._prepuller.run())
                 group.create_task(self.learner.run(self._taught))
         finally:
             for _, task in self._stations.values():
@@ -321,6 +333,7 @@ class Controller:
         if not situation.queued:
             self._expected, self._last = {}, (deciding.ask(situation), situation)
             self._remember(deciding.Memory(patience=0))
+            self._prepuller.want(())
             return
         question = deciding.ask(situation)
         patience = max(self._memory.patience, self._patience(question))
@@ -331,7 +344,22 @@ class Controller:
         self._expected = deciding.expectations(plan, question, situation)
         self._last = question, situation
         self._carry_out(plan, question, situation)
+        self._prepuller.want(self._expected_later(situation))
         self._measure.observe(time.perf_counter() - began)
+
+    def _expected_later(self, situation: deciding.Situation) -> list[Expected]:
+        """Jobs that wait on, the soonest first, and where they are expected."""
+        found = [
+            (expected.start, entry.turn, Expected(entry, expected.cluster, expected.kind))
+            for entry in situation.queued
+            if (expected := self._expected.get(entry.id)) is not None and expected.start is not None
+        ]
+        found.sort(key=lambda one: one[:2])
+        return [one for _, _, one in found if self._waits(one.entry)]
+
+    def _waits(self, entry: Entry) -> bool:
+        now = self.store.get(entry.id)
+        return now is not None and now.state == "Queued"
 
     def _situation(self) -> deciding.Situation:
         now = self.now()

@@ -15,6 +15,8 @@ LABEL_ENTRY: Final = "ai.compute/cpn-entry"
 """On every Job we create: the id of its entry."""
 LABEL_QUEUE: Final = "ai.compute/cpn-queue"
 """On every Job we create: the id of the queue, which the store is given when it is made. Orphans are found by it."""
+LABEL_PULL: Final = "ai.compute/cpn-pull"
+"""On every Job that only pulls an image in advance, and on nothing else: the id of the queue."""
 
 
 class Submission(msgspec.Struct, frozen=True, omit_defaults=True):

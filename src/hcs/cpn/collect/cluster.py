@@ -128,6 +128,12 @@ class LiveCluster:
         """What exporters last said of single cards, one reading each; their ages are those at that moment."""
         return self._join().cards
 
+    def nodes_with(self, kind: str) -> tuple[str, ...]:
+        """Nodes that have usable cards of a kind, those with most first."""
+        self._join()
+        found = [(-count, node) for (node, of), count in self._shown.by_node.items() if of == kind and count]
+        return tuple(node for _, node in sorted(found))
+
     def view(self) -> ClusterView:
         """What is known now; from memory, never waits."""
         state = self._state

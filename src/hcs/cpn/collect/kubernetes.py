@@ -28,7 +28,7 @@ from hcs.cpn.collect.inventory import (
 from hcs.kube import resources
 from hcs.kube.informer import ChangeKind, Informer
 from hcs.model.pods import Pod
-from hcs.wide.entries import LABEL_QUEUE
+from hcs.wide.entries import LABEL_PULL, LABEL_QUEUE
 
 log = logging.getLogger(__name__)
 
@@ -227,7 +227,7 @@ class KubernetesState:
             self._changed()
 
     def _is_ours(self, labels: Mapping[str, str]) -> bool:
-        label = labels.get(LABEL_QUEUE)
+        label = labels.get(LABEL_QUEUE) or labels.get(LABEL_PULL)
         return label is not None and self._queue in (None, label)
 
     def _on_node(self, kind: ChangeKind, node: resources.Node, _: resources.Node | None) -> None:
