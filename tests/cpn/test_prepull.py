@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.clusters import Cluster
 from tests.cpn.world import Place, Pool, World, job_file, world
 
 from hcs.cpn.controller import Settings
@@ -12,8 +13,9 @@ from hcs.cpn.dispatch import Settings as Dispatching
 from hcs.cpn.jobmanifest import Overlay
 from hcs.cpn.orphans import Graces
 from hcs.cpn.prepull import Settings as Prefetching
-from hcs.cpn.prepull import images_of, normal, sent_template
-from hcs.kube.resources import Job
+from hcs.cpn.prepull import images_of, normal, pull_manifest, sent_template
+from hcs.kube.resources import Job, Node
+from hcs.model.pods import ObjectMeta
 from hcs.sandbox.scheduler.virtualtime import run_virtual
 from hcs.store.clusters import ClusterConfig
 from hcs.wide.entries import LABEL_PULL, LABEL_QUEUE, Entry, Submission
@@ -188,6 +190,28 @@ def test_a_cluster_that_refuses_pulls_gets_its_jobs_all_the_same(
     assert caplog.text.count("images are not pulled in advance") == 1
 
 
+def test_what_a_cluster_will_not_have_is_not_asked_again_soon(tmp_path: Path) -> None:
+    async def story(w: World) -> None:
+        east = w.add("east", Pool("slow", 1))
+        await east.add_node("a", "slow")
+        asked = []
+
+        def count(request: Any) -> str | None:
+            if request.method == "POST" and b"cpn-pull" in request.content:
+                asked.append(w.loop.time())
+            return None
+
+        east.fault = count
+        await busy(w, 500)
+        manifest = job_file("lost", 20)
+        w.store.submit(manifest, Submission("lost", model="m-20", namespace="nowhere"), key=None, now=w.now())
+        await w.until(lambda: len(asked) == 2)
+        assert asked[1] - asked[0] >= 120
+        assert pulls(east) == []
+
+    play(tmp_path, story)
+
+
 def test_pulls_are_no_orphans_and_go_when_they_are_over(tmp_path: Path) -> None:
     """The cluster of this world removes nothing by itself; the first controller is killed while they are there."""
 
@@ -259,3 +283,30 @@ def test_images_that_are_put_together_on_the_cluster_are_not_known(annotation: s
 def test_image_names_are_compared_in_full(image: str, whole: str) -> None:
     assert normal(image) == whole
     assert normal(whole) == whole
+
+
+@pytest.mark.real
+def test_a_real_server_takes_the_job_also_where_pods_may_do_nothing(real_cluster: Cluster) -> None:
+    """Its defaults, its strict reading of fields, and the strictest of its standards for pods."""
+    node = Node(metadata=ObjectMeta(name="a", labels={"kubernetes.io/hostname": "a"}))
+    strict = {"pod-security.kubernetes.io/enforce": "restricted"}
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prepull", "labels": strict}}
+    made = pull_manifest("q", IMAGE, node, {"imagePullSecrets": [{"name": "registry"}]}, "prepull", Prefetching())
+    pod = {"apiVersion": "v1", "kind": "Pod", **made["spec"]["template"]}
+    pod["metadata"] = {**pod["metadata"], "name": "pull"}
+    free = {**pod, "spec": {**pod["spec"], "hostNetwork": True}}
+    try:
+        assert real_cluster.admin.post("/api/v1/namespaces", json=space).status_code == 201
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        path = "/api/v1/namespaces/prepull"
+        assert real_cluster.admin.post(f"{path}/serviceaccounts", json=account).status_code in (201, 409)
+        only = {"dryRun": "All", "fieldValidation": "Strict"}
+        for where, body, code in (
+            ("/apis/batch/v1/namespaces/prepull/jobs", made, 201),
+            (f"{path}/pods", pod, 201),
+            (f"{path}/pods", free, 403),
+        ):
+            reply = real_cluster.admin.post(where, json=body, params=only)
+            assert reply.status_code == code, reply.text
+    finally:
+        real_cluster.admin.delete("/api/v1/namespaces/prepull")

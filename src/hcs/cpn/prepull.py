@@ -131,8 +131,9 @@ class Prepuller:
 
     async def _serve(self, station: Station, wanted: Sequence[Expected]) -> str:
         """Remove old pulls, create new ones; what the cluster said if it refused any."""
-        label, refused, now = {LABEL_PULL: self._queue}, "", self._now()
-        listed = station.client.list(resources.Job, namespace=ALL_NAMESPACES, labels=label)
+        refused, now = "", self._now()
+        ours: dict[str, Any] = {LABEL_PULL: self._queue}
+        listed = station.client.list(resources.Job, namespace=ALL_NAMESPACES, labels=ours)
         pulls = {job.metadata.uid: job async for job in listed}
         await self._remove_old(station, pulls)
         (self._empty.discard if pulls else self._empty.add)(station.name)

@@ -12,7 +12,7 @@ from hcs.cpn.views import PoolView
 from hcs.model import names
 from hcs.model.allocations import VERSION, Allocation, Grant, encode_allocation
 from hcs.store.clusters import ClusterConfig
-from hcs.wide.entries import LABEL_QUEUE
+from hcs.wide.entries import LABEL_PULL, LABEL_QUEUE
 
 A100, H910 = "A100-SXM4-80GB", "910B3"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -65,6 +65,21 @@ async def plugin_pod(
     """A pod with cards of a vendor's plugin."""
     spec = {"nodeName": node}
     await s.add_pod(name, resources=limits, scheduler="default-scheduler", spec=spec, labels=labels or {})
+
+
+@virtual
+async def test_jobs_that_only_pull_images_are_ours_and_nodes_are_known_by_their_cards(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        await s.add_node("n1", card(0))
+        await s.add_node("n2", card(0), card(1))
+        await s.add_node("n3", card(0, verdict="Failed"))
+        await s.add_node("n4", card(0, "ascend"))
+        await s.post(JOBS, job("pull", labels={LABEL_PULL: QUEUE}))
+        await s.post(JOBS, job("pull-of-another-queue", labels={LABEL_PULL: "q-other"}))
+        cluster = live(s)
+        await ready(s, cluster)
+        assert cluster.nodes_with(A100) == ("n2", "n1")
+        assert [one.name for one in cluster.foreign] == ["pull-of-another-queue"]
 
 
 @virtual
