@@ -163,6 +163,9 @@ def test_a_job_that_failed_goes_behind_the_others_and_is_given_up_after_some_att
         assert w.state(good.id) == "Succeeded"
         assert [w.store.log(bad.id, attempt) for attempt in range(4)] == ["Traceback: it broke\n"] * 4
         assert len(list(w.store.runs(Run))) == 5
+        told = [step.at for step in w.store.transitions(bad.id) if step.after in ("Queued", "Placing")]
+        pauses = [(placed - queued) // 1000 for queued, placed in zip(told[2::2], told[3::2], strict=True)]
+        assert all(pause >= least for pause, least in zip(pauses, (10, 20, 40), strict=True)), pauses
 
     play(tmp_path, story, settings=Settings(sharing=False, dispatching=Dispatching(progress_seconds=60)))
 

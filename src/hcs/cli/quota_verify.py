@@ -18,6 +18,7 @@ from hcs.vendors import emulated as emulated_cards
 from hcs.vendors import nvml
 
 _PAUSE_SECONDS: Final = 0.02
+_EXITING: Final = 0x4
 
 
 class Comparison(msgspec.Struct, rename="camel"):
@@ -79,8 +80,12 @@ def verify_books(
         found = [Comparison(card.uuid, card.vendor) for card in share.quota().cards]
         before = {one.card: nvml.used_on(one.card) for one in found if one.vendor == "nvidia" and not emulated}
         process = start(share, command)
+        look: _Look | None = None
         while process.poll() is None:
-            _compare(share, found, before)
+            # A program that ends gives its memory back before its books are closed: a look counts at the next one.
+            if look is not None and all(map(_lives, look.pids)):
+                look.count(found)
+            look = _compare(share, found, before)
             time.sleep(_PAUSE_SECONDS)
         code = wait(process)
     compared = [one for one in found if one.samples]
@@ -99,20 +104,40 @@ def verify_books(
     return code or (0 if agree else FAILED)
 
 
-def _compare(share: shares.Share, found: list[Comparison], idle: Mapping[str, int | None]) -> None:
-    """One look. It counts only where the ledger said the same before and after the driver was asked."""
+class _Look(msgspec.Struct, frozen=True):
+    """What ledger and driver said at one moment about each card, and of whom."""
+
+    pids: frozenset[int]
+    ledger_bytes: tuple[int, ...]
+    driver_bytes: tuple[int | None, ...]
+
+    def count(self, found: list[Comparison]) -> None:
+        for one, held, driver_bytes in zip(found, self.ledger_bytes, self.driver_bytes, strict=True):
+            if driver_bytes is not None and held:
+                one.add(held, driver_bytes)
+
+
+def _compare(share: shares.Share, found: list[Comparison], idle: Mapping[str, int | None]) -> _Look | None:
+    """One look. It is one only where the ledger said the same before and after the driver was asked."""
     try:
         before = share.ledger()
-        figures = [_driver(share, one, index, before, idle) for index, one in enumerate(found)]
+        figures = tuple(_driver(share, one, index, before, idle) for index, one in enumerate(found))
         after = share.ledger()
     except (OSError, LedgerError):
-        return
+        return None
     if before != after or len(before.cards) != len(found):
-        return
-    for index, (one, driver_bytes) in enumerate(zip(found, figures, strict=True)):
-        held = sum(process.used_bytes[index] for process in before.processes)
-        if driver_bytes is not None and held:
-            one.add(held, driver_bytes)
+        return None
+    held = tuple(sum(process.used_bytes[index] for process in before.processes) for index in range(len(found)))
+    return _Look(frozenset(process.pid for process in before.processes), held, figures)
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process goes on: neither gone nor on its way out (PF_EXITING, ``include/linux/sched.h``)."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return words[0] not in "ZX" and not int(words[6]) & _EXITING
 
 
 def _driver(

@@ -314,9 +314,9 @@ class Controller:
                 self._wake.set()
 
     def _until_next(self) -> float:
-        """Seconds until a decision is due although nothing happened: a promise begins, somebody's patience ends."""
+        """Seconds until a decision is due although nothing happened: a promise begins, a patience or a pause ends."""
         now = self.now()
-        moments = [place.start for place in self._memory.promises]
+        moments = [place.start for place in self._memory.promises] + list(self.dispatcher.refused.values())
         held = {place.job for place in self._memory.promises}
         if self._last is not None:
             jobs = self._last[0].jobs.values()

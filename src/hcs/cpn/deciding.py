@@ -218,7 +218,9 @@ def why(entry: Entry, question: Question, situation: Situation, expected: Expect
 def _verdict(job: Job, pool: Pool, kind: str, question: Question, expected: Expectation | None) -> Verdict:
     if (refusal := why_never(job, (pool,))) is not None:
         if refusal.reason == "NoRunTime":
-            message = f"{kind} of {pool.cluster} is not among the cards it may use, or the cluster refused it before"
+            message = (
+                f"{kind} of {pool.cluster} is not among the cards it may use, or it did not go well there just now"
+            )
             refusal = Refusal("KindExcluded", message)
         return Verdict(pool.cluster, kind, refusal)
     run = job.times[pool.kind]
@@ -249,6 +251,7 @@ def _readable(refusal: Refusal, question: Question, situation: Situation) -> Ref
     if refusal.reason == "NoRunTime":
         kinds = ", ".join(sorted({kind_of(pool) for pool in question.pools.values()}))
         return Refusal(
-            "NoKindLeft", f"none of the clusters' cards ({kinds}) is one it may use, or all clusters refused it"
+            "NoKindLeft",
+            f"none of the clusters' cards ({kinds}) is one it may use, or it did not go well there just now and pauses",
         )
     return refusal

@@ -45,12 +45,15 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``attempts``: runs that may end badly. Times in seconds, the log in lines and bytes.
 
     ``step_limit`` is how long an entry may stand in ``Placing``, ``Created`` or ``Cancelling`` until that is told as a
-    warning; ``pending_limit`` how long a released Job may have no running pod until it is taken back.
+    warning; ``pending_limit`` how long a released Job may have no running pod until it is taken back. ``retry_pause``
+    is how long the cluster on which a run failed by itself is left out, twice as long each time up to six minutes, as
+    Kubernetes' own Job controller does: a sick card must not use up all attempts in a second.
     """
 
     attempts: int = 4
     step_limit: float = 60.0
     pending_limit: float = 900.0
+    retry_pause: float = 10.0
     log_lines: int = 400
     log_bytes: int = 64 * 1024
     progress_seconds: float = 15.0
@@ -361,6 +364,9 @@ class Dispatcher:
             said = f"{message}; that was attempt {attempts} of {limit}: look at its log ('hcs cpn job {entry.id}')"
             self._move(entry, "Failed", "TooManyFailures", f"{reason}: {said}", **changes)
             return
+        if reason == "JobFailed" and entry.placement is not None:
+            pause = min(360.0, self.settings.retry_pause * 2.0 ** (attempts - 1))
+            self.refused[entry.id, entry.placement.cluster] = self._now() + round(pause * 1000)
         self._requeue(entry, reason, message, **changes)
 
     def _lose(self, entry: Entry, cluster: str) -> None:

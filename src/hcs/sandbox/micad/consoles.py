@@ -27,7 +27,9 @@ class Console:
         self.link = link
         self._reader, self._writer, self._ended = reader, writer, ended
         self._master, self._slave = os.openpty()
+        self._woken, self._wake = os.pipe()
         self._closed = threading.Event()
+        self._announcing = threading.Lock()
         self.announced = threading.Event()
         self._timer = threading.Timer(delay, self._announce)
         self._timer.daemon = True
@@ -38,31 +40,35 @@ class Console:
 
     def close(self) -> None:
         """Take the console away."""
-        self._closed.set()
+        with self._announcing:
+            self._closed.set()
         self._timer.cancel()
         if self.announced.is_set():
             self.link.unlink(missing_ok=True)
-        # Closing a pts that a thread reads does not wake it; a hangup does.
-        os.close(self._slave)
-        os.close(self._master)
-        for end in (self._reader, self._writer):
+        # The numbers of closed files are given to others at once, so nobody may still look at them.
+        os.write(self._wake, b"!")
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(1.0)
+        for end in (self._slave, self._master, self._reader, self._writer, self._woken, self._wake):
             with contextlib.suppress(OSError):
                 os.close(end)
 
     def _announce(self) -> None:
-        if self._closed.is_set():
-            return
-        self.link.parent.mkdir(parents=True, exist_ok=True)
-        self.link.unlink(missing_ok=True)
-        self.link.symlink_to(os.ttyname(self._slave))
-        self.announced.set()
+        with self._announcing:
+            if self._closed.is_set():
+                return
+            self.link.parent.mkdir(parents=True, exist_ok=True)
+            self.link.unlink(missing_ok=True)
+            self.link.symlink_to(os.ttyname(self._slave))
+            self.announced.set()
 
     def _from_guest(self) -> None:
         import select
 
         while not self._closed.is_set():
             try:
-                if not select.select([self._reader], [], [], 0.1)[0]:
+                if self._reader not in select.select([self._reader, self._woken], [], [])[0]:
                     continue
                 said = os.read(self._reader, 4096)
             except BlockingIOError:
@@ -93,7 +99,7 @@ class Console:
 
         while not self._closed.is_set():
             try:
-                if not select.select([self._master], [], [], 0.1)[0]:
+                if self._master not in select.select([self._master, self._woken], [], [])[0]:
                     continue
                 heard = os.read(self._master, PIECE)
                 if heard:
