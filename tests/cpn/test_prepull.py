@@ -154,7 +154,7 @@ def test_only_so_many_pulls_are_under_way_at_once(tmp_path: Path) -> None:
 def test_a_registry_that_is_away_is_asked_once_in_a_while_and_the_job_runs(tmp_path: Path) -> None:
     async def story(w: World) -> None:
         east = w.add("east", Pool("slow", 1))
-        east.registry_away = True
+        east.registry = "away"
         await east.add_node("a", "slow")
         await busy(w)
         waiting = w.submit(20)
@@ -231,6 +231,24 @@ def test_pulls_are_no_orphans_and_go_when_they_are_over(tmp_path: Path) -> None:
         assert len(east.pulled) == 1
 
     play(tmp_path, story)
+
+
+def test_a_pull_that_never_ends_is_taken_away(tmp_path: Path) -> None:
+    """The Job controller of this world knows no deadline, as if nothing there kept to it."""
+
+    async def story(w: World) -> None:
+        east = w.add("east", Pool("slow", 1))
+        east.registry = "silent"
+        await east.add_node("a", "slow")
+        first = await busy(w, 1000)
+        w.submit(5)
+        await w.until(lambda: pulls(east))
+        began = w.loop.time()
+        await w.until(lambda: not pulls(east))
+        assert w.loop.time() >= began + 200 + 120
+        assert w.state(first.id) == "Running"
+
+    play(tmp_path, story, deadline=200)
 
 
 def test_nothing_is_pulled_where_that_is_switched_off(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx2
 import msgspec
@@ -108,7 +108,7 @@ class Place:
         """Kind of card by node; see :meth:`add_node`."""
         self.pulled: list[tuple[str, str]] = []
         """Node and image, of pulls in advance."""
-        self.registry_away = False
+        self.registry: Literal["here", "away", "silent"] = "here"
         self._started: set[str] = set()
         store = self.server.cluster.store
         store.listen(self._followed)
@@ -231,7 +231,9 @@ class Place:
         node = pod["spec"]["nodeSelector"]["kubernetes.io/hostname"].removeprefix("host-")
         self.pulled.append((node, container["image"]))
         await asyncio.sleep(3)
-        if not self.registry_away:
+        if self.registry == "silent":
+            return
+        if self.registry == "here":
             await self._report(node, [container["image"]])
         await self._status(metadata, {"phase": "Failed"})
 

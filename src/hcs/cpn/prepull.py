@@ -88,8 +88,8 @@ class Prepuller:
         self._now, self._may_act, self.settings = now, may_act, settings
         self._expected: tuple[Expected, ...] = ()
         self._changed = asyncio.Event()
-        self._over: dict[str, dict[str, Milliseconds]] = {}
-        """By cluster: pulls that are over, and since when they were seen to be."""
+        self._seen: dict[str, dict[str, Milliseconds]] = {}
+        """By cluster: UIDs of pulls and whether they are over, and since when they were seen to be."""
         self._empty: set[str] = set()
         """Clusters that were looked at and hold no pull of ours."""
         self._refused: dict[tuple[str, str], Milliseconds] = {}
@@ -177,13 +177,13 @@ class Prepuller:
                     yield one, template["spec"], image, node
 
     async def _remove_old(self, station: Station, pulls: Mapping[str, resources.Job]) -> None:
-        """The clusters remove them too; but none shall stay where that does not work."""
-        now, name = self._now(), station.name
-        ended = {uid for uid, job in pulls.items() if over(job) is not None}
-        self._over[name] = first_seen(self._over.get(name, {}), ended, now)
-        for uid, since in self._over[name].items():
-            if now - since >= self.settings.keep * 1000 and self._may_act():
-                job = pulls[uid]
+        """The clusters end and remove them too; but none shall stay where that does not work."""
+        now, name, keep = self._now(), station.name, self.settings.keep
+        marks = {uid: f"{uid} {over(job)}" for uid, job in pulls.items()}
+        self._seen[name] = first_seen(self._seen.get(name, {}), set(marks.values()), now)
+        for uid, job in pulls.items():
+            limit = keep if over(job) is not None else self.settings.deadline + keep
+            if now - self._seen[name][marks[uid]] >= limit * 1000 and self._may_act():
                 await station.actions.delete(job.metadata.name, job.metadata.namespace or "default")
 
     def _nodes(self, station: Station, kind: str) -> Sequence[str]:
