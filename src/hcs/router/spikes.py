@@ -29,12 +29,12 @@ _FAR: Final = 1 << 62
 def asks_for_spikes(pod: Pod, domain: str) -> bool:
     """Whether any container names a resource of the domain."""
     prefix = f"{domain}/"
-    return any(
-        name.startswith(prefix)
-        for container in (*pod.spec.containers, *(pod.spec.initContainers or ()))
-        for amounts in (container.resources.limits, container.resources.requests)
-        for name in amounts or ()
-    )
+    for container in (*pod.spec.containers, *(pod.spec.initContainers or ())):  # plain loops: it is asked every time
+        for amounts in (container.resources.limits, container.resources.requests):
+            for name in amounts or ():
+                if name.startswith(prefix):
+                    return True
+    return False
 
 
 def request_of(pod: Pod, domain: str) -> ComputeRequest | None:

@@ -25,11 +25,11 @@ _CONFIG = Config()
 
 def asks_for_guests(pod: Pod) -> bool:
     """Whether the pod's containers are guests: its annotations say so, or it names the resource admission writes."""
-    return names_guests(pod.annotations) or any(
-        names.RTOS_GUESTS in (kind or {})
-        for container in pod.spec.containers
-        for kind in (container.resources.limits, container.resources.requests)
-    )
+    for container in pod.spec.containers:  # plain loops: every decision of the router asks this
+        resources = container.resources
+        if names.RTOS_GUESTS in (resources.limits or ()) or names.RTOS_GUESTS in (resources.requests or ()):
+            return True
+    return names_guests(pod.annotations)
 
 
 def check_guests(pod: Pod) -> list[Refusal]:
