@@ -13,7 +13,7 @@ from hcs.cpn.dispatch import Settings as Dispatching
 from hcs.cpn.jobmanifest import Overlay
 from hcs.cpn.orphans import Graces
 from hcs.cpn.prepull import Settings as Prefetching
-from hcs.cpn.prepull import images_of, normal, pull_manifest, sent_template
+from hcs.cpn.pullmanifest import images_of, normal, pull_manifest, sent_template
 from hcs.kube.resources import Job, Node
 from hcs.model.pods import ObjectMeta
 from hcs.sandbox.scheduler.virtualtime import run_virtual
@@ -309,7 +309,7 @@ def test_a_real_server_takes_the_job_also_where_pods_may_do_nothing(real_cluster
     node = Node(metadata=ObjectMeta(name="a", labels={"kubernetes.io/hostname": "a"}))
     strict = {"pod-security.kubernetes.io/enforce": "restricted"}
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prepull", "labels": strict}}
-    made = pull_manifest("q", IMAGE, node, {"imagePullSecrets": [{"name": "registry"}]}, "prepull", Prefetching())
+    made = pull_manifest("q", IMAGE, node, {"imagePullSecrets": [{"name": "registry"}]}, "prepull", deadline=9, keep=9)
     pod = {"apiVersion": "v1", "kind": "Pod", **made["spec"]["template"]}
     pod["metadata"] = {**pod["metadata"], "name": "pull"}
     free = {**pod, "spec": {**pod["spec"], "hostNetwork": True}}

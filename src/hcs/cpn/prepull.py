@@ -8,9 +8,8 @@ job. All that must be known of it is on the clusters, under a label of its own, 
 
 import asyncio
 import contextlib
-import hashlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -19,23 +18,20 @@ from lightkube import ApiError
 
 from hcs.cpn.clusterjobs import AGAIN
 from hcs.cpn.endings import over
-from hcs.cpn.jobmanifest import Overlay, merge
 from hcs.cpn.orphans import first_seen
+from hcs.cpn.pullmanifest import images_of, images_on, may_go, normal, pull_manifest, pull_name, sent_template
 from hcs.cpn.watching import Station
 from hcs.kube import manifests, resources
 from hcs.kube.informer import ALL_NAMESPACES
-from hcs.model import names
 from hcs.wide.entries import LABEL_PULL, Entry
 from hcs.wide.jobs import Milliseconds
 
 log = logging.getLogger(__name__)
 
-HOSTNAME: Final = "kubernetes.io/hostname"
 _MOST_JOBS: Final = 50
 """So many of the jobs that start next are looked at."""
 _VISIT: Final = 30.0
 """Seconds that one look at a cluster may take."""
-_SMALL: Final = {"cpu": "10m", "memory": "32Mi"}
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -150,7 +146,7 @@ class Prepuller:
             if not self._waits(one.entry):
                 continue
             self._empty.discard(station.name)
-            problem = await _create(station, pull_manifest(self._queue, image, node, spec, namespace, self.settings))
+            problem = await _create(station, self._manifest(image, node, spec, namespace))
             if problem:
                 refused = problem
                 self._refused[station.name, name] = now + self.settings.keep * 1000
@@ -159,6 +155,10 @@ class Prepuller:
             tried.add((name, None))
             running += 1
         return refused
+
+    def _manifest(self, image: str, node: resources.Node, spec: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+        deadline, keep = self.settings.deadline, self.settings.keep
+        return pull_manifest(self._queue, image, node, spec, namespace, deadline=deadline, keep=keep)
 
     async def _missing(
         self, station: Station, wanted: Sequence[Expected]
@@ -172,7 +172,7 @@ class Prepuller:
                     if name not in nodes:
                         nodes[name] = await _node(station, name)
                     node = nodes[name]
-                    if node is None or not _may_go(template["spec"], node) or normal(image) in images_on(node):
+                    if node is None or not may_go(template["spec"], node) or normal(image) in images_on(node):
                         continue
                     yield one, template["spec"], image, node
 
@@ -211,104 +211,3 @@ async def _node(station: Station, name: str) -> resources.Node | None:
 
 def _key(one: Expected) -> tuple[str, str, str]:
     return one.entry.id, one.cluster, one.kind
-
-
-def sent_template(manifest: Mapping[str, Any], overlay: Overlay) -> dict[str, Any]:
-    """Metadata and spec of a job's pods as they will be sent, as far as images are concerned."""
-    template = (manifest.get("spec") or {}).get("template") or {}
-    return {
-        "metadata": merge(template.get("metadata") or {}, overlay.metadata),
-        "spec": merge(template.get("spec") or {}, overlay.spec),
-    }
-
-
-def images_of(template: Mapping[str, Any]) -> Iterator[str]:
-    """Images that its pods will really have; none where HCS puts others in their place, which are not known yet."""
-    annotations = template["metadata"].get("annotations") or {}
-    if annotations.get(names.RUNTIME) or annotations.get(names.CODE_IMAGE):
-        return
-    spec = template["spec"]
-    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
-        if (image := container.get("image")) and container.get("imagePullPolicy") != "Never":
-            yield str(image)
-
-
-def normal(image: str) -> str:
-    """An image's full name, as kubelets report it.
-
-    >>> normal("train:1"), normal("localhost:5000/train"), normal("docker.io/me/a:1@sha256:0")
-    ('docker.io/library/train:1', 'localhost:5000/train:latest', 'docker.io/me/a@sha256:0')
-    """
-    name, _, digest = image.partition("@")
-    path, _, tag = name.rpartition(":")
-    if not path or "/" in tag:
-        path, tag = name, ""
-    host, slash, rest = path.partition("/")
-    if not slash or not ("." in host or ":" in host or host == "localhost"):
-        host, rest = "docker.io", path
-    if host in ("docker.io", "index.docker.io"):
-        host, rest = "docker.io", rest if "/" in rest else f"library/{rest}"
-    return f"{host}/{rest}@{digest}" if digest else f"{host}/{rest}:{tag or 'latest'}"
-
-
-def images_on(node: resources.Node) -> set[str]:
-    """What its kubelet reports; by default that is at most 50 images, so others may be there as well."""
-    return {normal(name) for image in node.status.get("images") or () for name in image.get("names") or ()}
-
-
-def pull_name(queue: str, image: str, node: str) -> str:
-    """The same for the same pull, so a second creation meets the first."""
-    return "cpn-pull-" + hashlib.sha256("\n".join((queue, normal(image), node)).encode()).hexdigest()[:20]
-
-
-def _may_go(spec: Mapping[str, Any], node: resources.Node) -> bool:
-    labels = node.metadata.labels or {}
-    wanted = spec.get("nodeSelector") or {}
-    return HOSTNAME in labels and all(labels.get(key) == value for key, value in wanted.items())
-
-
-def pull_manifest(
-    queue: str, image: str, node: resources.Node, spec: Mapping[str, Any], namespace: str, settings: Settings
-) -> dict[str, Any]:
-    """The Job that pulls: no card, no rights, over at once; ``spec`` is that of the pods it is done for."""
-    label = {LABEL_PULL: queue}
-    managed = {"key": names.MANAGED_TAINT, "operator": "Exists"}
-    container = {
-        "name": "pull",
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["true"],  # where the image has none, the pod fails, with the image on its node
-        "resources": {"requests": _SMALL, "limits": _SMALL},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
-    }
-    pod = {
-        "schedulerName": "default-scheduler",
-        "nodeSelector": {HOSTNAME: (node.metadata.labels or {})[HOSTNAME]},
-        "tolerations": [*(spec.get("tolerations") or ()), managed],
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": 0,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": 65534,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "containers": [container],
-        **{key: spec[key] for key in ("imagePullSecrets", "serviceAccountName") if spec.get(key)},
-    }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": pull_name(queue, image, node.metadata.name), "namespace": namespace, "labels": label},
-        "spec": {
-            "backoffLimit": 0,
-            "activeDeadlineSeconds": settings.deadline,
-            "ttlSecondsAfterFinished": settings.keep,
-            "template": {"metadata": {"labels": label}, "spec": pod},
-        },
-    }
