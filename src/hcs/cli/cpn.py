@@ -3,15 +3,13 @@
 Each command is loaded when it is called: the controller and the trainer need libraries that submitting a job does not.
 """
 
-import importlib
 from typing import Any, Final
 
 import typer
 from typer.core import TyperGroup
-from typer.main import get_command
 
 from hcs.cli.commands import Registered
-from hcs.cli.errors import CommandError
+from hcs.cli.group import load
 
 COMMANDS: Final = (
     Registered("submit", "hcs.cli.cpn_submit", "Put a Job into the queue, once."),
@@ -38,37 +36,12 @@ class _Group(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         registered = _BY_NAME.get(cmd_name)
-        return None if registered is None else _load(registered)
+        return None if registered is None else load(registered, parent="hcs cpn", function=cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for title, program in (("Commands", False), ("Runs beside the clusters", True)):
             with formatter.section(title):
                 formatter.write_dl([(c.name, c.summary) for c in COMMANDS if c.program == program])
-
-
-def _load(registered: Registered) -> Any:
-    try:
-        module = importlib.import_module(registered.module)
-    except ModuleNotFoundError as error:
-        extra = f"[{registered.extra}]" if registered.extra else ""
-        raise CommandError(
-            f"hcs cpn {registered.name} is not available here",
-            f"module {error.name} is not installed",
-            f"pip install 'hetero-compute-router{extra}'",
-        ) from error
-    target = getattr(module, "app", None)
-    if not isinstance(target, typer.Typer):
-        target = typer.Typer(add_completion=False, rich_markup_mode=None)
-        function = getattr(module, registered.name)
-        target.command(registered.name, epilog=_epilog(module, registered.name))(function)
-    command = get_command(target)
-    command.name = registered.name
-    return command
-
-
-def _epilog(module: Any, name: str) -> str | None:
-    """What stands below a command's help: its own of several, or that of a module with one command."""
-    return getattr(module, "EPILOGS", {}).get(name) or getattr(module, "EPILOG", None)
 
 
 app = typer.Typer(cls=_Group, no_args_is_help=True, add_completion=False, rich_markup_mode=None, epilog=_EPILOG)

@@ -96,8 +96,14 @@ class _Lazily(MutableMapping[str, Any]):
         return name in _BY_NAME or name in self._loaded
 
 
-def load(registered: Registered) -> Any:
+def load(registered: Registered, *, parent: str = "hcs", function: str = "run") -> Any:
     """Import a command.
+
+    Args:
+        registered: which.
+        parent: what is typed before its name.
+        function: the one to call, where its module has no application of its own. ``EPILOG`` of the module, or its
+            entry in ``EPILOGS``, stands below the help.
 
     Raises:
         CommandError: its module, or something it needs, is not installed.
@@ -107,14 +113,15 @@ def load(registered: Registered) -> Any:
     except ModuleNotFoundError as error:
         extra = f"[{registered.extra}]" if registered.extra else ""
         raise CommandError(
-            f"hcs {registered.name} is not available here",
+            f"{parent} {registered.name} is not available here",
             f"module {error.name} is not installed",
             f"pip install 'hetero-compute-router{extra}'",
         ) from error
     target = getattr(module, "app", None)
     if not isinstance(target, typer.Typer):
         target = typer.Typer(add_completion=False, rich_markup_mode=None)
-        target.command(registered.name)(module.run)
+        epilog = getattr(module, "EPILOGS", {}).get(registered.name) or getattr(module, "EPILOG", None)
+        target.command(registered.name, epilog=epilog)(getattr(module, function))
     command = get_command(target)
     command.name = registered.name
     return command

@@ -39,6 +39,7 @@ class Micad:
         self.sockets, self.state = self.home / "run", self.home / "hv"
         self.state.mkdir()
         self.process: subprocess.Popen[bytes] | None = None
+        self._left: set[int] = set()
 
     def firmware(self, text: str = ECHO, name: str = "firmware.elf") -> Path:
         """A firmware file."""
@@ -78,6 +79,7 @@ class Micad:
         assert self.process is not None
         self.process.kill()
         self.process.wait()
+        self._left |= self._guests()  # the next daemon knows nothing of them
         assert self.process.stdout is not None
         self.process.stdout.close()
         self.process = None
@@ -89,11 +91,17 @@ class Micad:
             self.process.wait()
             assert self.process.stdout is not None
             self.process.stdout.close()
-        with contextlib.suppress(FileNotFoundError):
-            for domain in json.loads((self.state / "domains.json").read_text()):
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(domain["pid"], signal.SIGKILL)
+        for pid in self._left | self._guests():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
         shutil.rmtree(self.home, ignore_errors=True)
+
+    def _guests(self) -> set[int]:
+        """Processes of the guests that the present or last daemon runs."""
+        try:
+            return {domain["pid"] for domain in json.loads((self.state / "domains.json").read_text())}
+        except FileNotFoundError:
+            return set()
 
 
 @contextlib.contextmanager
