@@ -80,7 +80,8 @@ class Bytes(Protocol):
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Times in seconds.
 
-    ``cpu_threshold``: busy share of a cluster's CPUs above which nothing is started there. ``sharing``: jobs whose
+    ``cpu_threshold``: busy share of a cluster's CPUs above which nothing is started there, and to which a guest may
+    bring that of a card. ``sharing``: jobs whose
     memory is known may share a card. ``closed``: no more jobs are expected, so the last end counts.
     ``gather``: how long changes are gathered before a decision. ``at_least``: a decision is made so often anyway.
     ``lag``: how much later than it happens an end may be seen; cards are booked for that long past it.
@@ -397,7 +398,8 @@ class Controller:
 
     def _patience(self, question: deciding.Question) -> Milliseconds:
         """Every job joins the fair line as it comes; the line begins anew when the fleet or what is known changes."""
-        pools = question.snapshot.pools
+        # How busy CPUs are changes all the time and means nothing to the line.
+        pools = tuple(msgspec.structs.replace(pool, cpu=None, busy=0) for pool in question.snapshot.pools)
         key = (pools, self._forecasts.revision)
         if self._line is None or self._line[0] != key:
             self._line = key, FairLine(pools, self.now()), set()

@@ -66,7 +66,7 @@ class Question(msgspec.Struct, frozen=True):
 
 def ask(situation: Situation) -> Question:
     """The planner's snapshot of a situation."""
-    every = pools_of(situation.views, situation.placed)
+    every = pools_of(situation.views, situation.placed, situation.now)
     pools = tuple(pool for pool in every if pool.cluster not in situation.gone)
     shut, why = closed_pools(situation.views, pools, situation.placed, situation.now, situation.threshold)
     jobs = {entry.id: job_of(entry, pools, situation) for entry in situation.queued}
