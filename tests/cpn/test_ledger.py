@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from hcs.cpn.deciding import Situation, ask
@@ -56,6 +57,21 @@ def test_nothing_starts_on_a_cluster_out_of_reach_or_too_busy() -> None:
         assert [(live.job.cards, live.until) for live in blocked] == [(4, NOW + BLACKOUT)]
         assert why["east"][0] == reason
     assert closed_pools([view(cpu_busy=Reading(0.5))], pools_of([view()], [], NOW), [], NOW, 0.9) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("seen", "hosts"),
+    [
+        pytest.param({}, ["m"], id="open"),
+        pytest.param({"reachable": False}, [""], id="out of reach"),
+        pytest.param({"cpu_busy": Reading(0.95)}, [""], id="too busy"),
+    ],
+)
+def test_nobody_is_a_guest_where_nothing_may_start(seen: dict[str, Any], hosts: list[str]) -> None:
+    host = sent("a", model="m")
+    host = msgspec.structs.replace(host, placement=msgspec.structs.replace(host.placement, shared=True))
+    found = ask(Situation(NOW, (view(usable=1, **seen),), (), (host,), {}, threshold=0.9)).snapshot
+    assert [live.job.profile for live in found.running if live.job.id == "a"] == hosts
 
 
 def test_host_memory_is_what_was_measured_less_what_was_sent_since() -> None:

@@ -402,12 +402,13 @@ class Controller:
         pools = tuple(msgspec.structs.replace(pool, cpu=None, busy=0) for pool in question.snapshot.pools)
         key = (pools, self._forecasts.revision)
         if self._line is None or self._line[0] != key:
-            self._line = key, FairLine(pools, self.now()), set()
+            # Who comes now waits for what runs, also in a line that never saw it come.
+            self._line = key, FairLine(pools, profiles=question.snapshot.profiles(upper=False)), set()
         _, line, known = self._line
         for job in sorted(question.jobs.values(), key=lambda job: (job.arrival, job.id)):
             if job.id not in known and job.times:
                 known.add(job.id)
-                line.join(msgspec.structs.replace(job, arrival=max(job.arrival, self.now())))
+                line.join(msgspec.structs.replace(job, arrival=max(job.arrival, question.snapshot.now)))
         return line.patience
 
     def _carry_out(self, plan: Plan, question: deciding.Question, situation: deciding.Situation) -> None:
