@@ -1,7 +1,6 @@
 """From the queue to the cluster and back, with everything real but time and the kubelet."""
 
 import asyncio
-import json
 import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -193,22 +192,6 @@ def test_a_guest_waits_while_others_keep_the_cpu_of_its_host_busy(tmp_path: Path
         assert w.state(first.id) == "Running"
 
     play(tmp_path, story)
-
-
-def test_patience_outlives_a_busier_cpu(tmp_path: Path) -> None:
-    """How long first-come-first-served would have let the second wait does not depend on what others do beside."""
-
-    async def story(w: World) -> None:
-        place = w.add("east", Pool("slow", 1, cpu=8000))
-        first = w.submit(1000)
-        w.start()
-        await w.until(lambda: w.state(first.id) == "Running")
-        place.cpu_asked = 1000
-        w.submit(1000)
-        await asyncio.sleep(60)
-        assert json.loads(w.store.kept("plan") or b"")["patience"] > 700_000
-
-    play(tmp_path, story, settings=Settings(sharing=False, dispatching=Dispatching(progress_seconds=60)))
 
 
 def test_a_job_that_failed_goes_behind_the_others_and_is_given_up_after_some_attempts(tmp_path: Path) -> None:
