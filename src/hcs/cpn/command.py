@@ -109,7 +109,7 @@ def blobs(
     ] = "",
     token_file: Annotated[Path | None, typer.Option(help="File with the token that writers must bear.")] = None,
     source: Annotated[
-        list[str] | None, typer.Option(help="Beginning of an address it may fetch from; may be repeated. None: any.")
+        list[str] | None, typer.Option(help="Address it may fetch from, with all below it; may be repeated. None: any.")
     ] = None,
     ready_file: Annotated[Path | None, typer.Option(help="Write pid and address here once listening.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
