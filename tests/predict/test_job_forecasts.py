@@ -11,6 +11,7 @@ from tests.predict.worlds import CARDS, MODELS, truth
 
 from hcs.model.quantities import GIB
 from hcs.predict.jobs import Forecast, JobPredictor, ModelFileError, Run, Settings, Work
+from hcs.predict.runs import Outcome
 
 
 def run(model: str = "vision", kind: str = "fast", **more: object) -> Run:
@@ -160,6 +161,26 @@ def test_running_out_of_the_card_raises_what_is_asked_for_and_only_that() -> Non
     never = JobPredictor.fitted([run(outcome="accelerator-oom", peak_memory=9 * GIB)])
     assert (never.memory(work()) or 0) > 9 * GIB
     assert one(never, work()).probe_wanted
+
+
+@pytest.mark.parametrize("outcome", ["failed", "host-oom"])
+def test_a_run_that_broke_off_early_does_not_say_that_little_memory_is_enough(outcome: Outcome) -> None:
+    """It held that much when something else went wrong; with a share of a card it would next run out of that."""
+    broke = run(outcome=outcome, peak_memory=GIB // 4, seconds=2.0)
+    assert JobPredictor.fitted([broke]).memory(work()) is None
+    known = JobPredictor.fitted([run()])
+    assert known.learned([broke]).memory(work()) == known.memory(work())
+
+
+def test_what_was_seen_to_be_needed_is_told_from_what_is_only_guessed() -> None:
+    guessed = one(JobPredictor.fitted([run(batch=1.0)]), work(batch=512.0))
+    assert guessed.memory is not None
+    assert guessed.memory > 1000 * GIB
+    assert guessed.needed == 4 * GIB
+    ran_out = JobPredictor.fitted([run(), run(outcome="accelerator-oom", peak_memory=79 * GIB, batch=64.0)])
+    assert one(ran_out, work(batch=64.0)).needed == 79 * GIB + 1
+    assert one(ran_out, work(batch=32.0)).needed == 4 * GIB
+    assert one(JobPredictor.fitted([]), work()).needed == 0
 
 
 def test_two_jobs_share_a_card_only_when_both_are_known_to_fit() -> None:
