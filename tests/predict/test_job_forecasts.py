@@ -289,11 +289,23 @@ def _resealed(**changes: object) -> bytes:
     return sealed("hcs-job-predictor", 1, msgspec.json.encode({**content, **changes}))
 
 
+def _raw(content: bytes) -> bytes:
+    from hcs.predict.sealed import sealed
+
+    return sealed("hcs-job-predictor", 1, content)
+
+
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
         pytest.param(b"", "no predictor's file", id="empty"),
         pytest.param(JobPredictor.fitted([run()]).encode()[:-20], "checksum", id="cut"),
+        pytest.param(b'{"x":' + b"[" * 100_000, "no predictor's file", id="deep-header"),
+        pytest.param(b'{"format":"\xff"}', "no predictor's file", id="no-text"),
+        pytest.param(b'{"format":"hcs-job-predictor","version":7,"sha256":""}', "a later version", id="newer"),
+        pytest.param(b'{"format":"hcs-predictor","version":1,"sha256":""}', "hcs-predictor version 1", id="another"),
+        pytest.param(_raw(b'{"runs":' + b"[" * 100_000), "cannot be read", id="deep"),
+        pytest.param(_raw(b'{"runs":[{"model":"\xff"}]}'), "cannot be read", id="no-text-inside"),
         pytest.param(_resealed(runs=[{"model": 3}]), "cannot be read", id="types"),
         pytest.param(_resealed(seed=-1), "seed -1", id="seed"),
         pytest.param(_resealed(settings={"trees": "forest", "limit": 0}), "out of range", id="limit"),

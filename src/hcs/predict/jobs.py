@@ -18,7 +18,7 @@ from hcs.predict.couples import Couple, CoupleRates, Rate
 from hcs.predict.durations import Duration, Durations
 from hcs.predict.memory import CONTEXT, MemoryPredictor, Peak
 from hcs.predict.runs import Run, Work, amount, sane
-from hcs.predict.sealed import AGAIN, ModelFileError, opened, sealed
+from hcs.predict.sealed import AGAIN, ModelFileError, opened, read, sealed
 from hcs.predict.trees import DEFAULT, KINDS, Kind
 
 __all__ = ["Forecast", "JobPredictor", "ModelFileError", "Rate", "Run", "Settings", "Work"]
@@ -149,10 +149,7 @@ class JobPredictor:
             ModelFileError: not such a file, another version, cut or changed, or settings nobody could have meant.
         """
         content = opened(_FORMAT, VERSION, raw)
-        try:
-            found = msgspec.json.decode(content, type=_Content)
-        except msgspec.DecodeError as error:
-            raise ModelFileError(f"the content cannot be read ({error}); {AGAIN}") from error
+        found = read(content, _Content, "the content cannot be read")
         settings = found.settings
         if settings.trees not in KINDS or not 1 <= settings.limit <= 10_000 or settings.context < 0:
             raise ModelFileError(f"settings {settings} are out of range; {AGAIN}")
