@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgspec
 
 from hcs.cli.errors import FAILED, CommandError
-
 from hcs.predict.measurements import RUN_COLUMNS, MeasurementError, history, measured, peak_bytes, shape_of
 from hcs.predict.runs import Outcome, Run
 
