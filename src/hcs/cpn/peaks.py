@@ -23,7 +23,10 @@ class Peaks:
         return self._seen.get(uid)
 
     def see(self, uid: str, pods: Iterable[Pod], readings: Sequence[CardReading], ran: Milliseconds) -> None:
-        """Take in readings of now; ``ran`` is for how long the pods run already."""
+        """Take in readings; ``ran`` is for how long the pods had run when they were asked for.
+
+        What an exporter may have looked at before that says something about who had the card then.
+        """
         devices = {
             grant.device
             for pod in pods
@@ -35,7 +38,7 @@ class Peaks:
             (
                 reading.used
                 for reading in readings
-                if reading.device in devices and reading.used is not None and reading.age < ran
+                if reading.device in devices and reading.used is not None and reading.age + reading.lag < ran
             ),
             default=0,
         )

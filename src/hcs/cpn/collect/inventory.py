@@ -82,6 +82,14 @@ def holding_of(pod: Pod) -> Holding | None:
     return Holding(pod.spec.nodeName, devices, amounts, pod.labels, owner.uid if owner is not None else "")
 
 
+def addresses_of(pod: Pod) -> frozenset[str]:
+    """The addresses by which a bound pod can be reached; none of one that has ended."""
+    if pod.finished or not pod.spec.nodeName:
+        return frozenset()
+    found = {pod.status.podIP, *(one.get("ip") for one in pod.status.podIPs or ())}
+    return frozenset(address for address in found if isinstance(address, str) and address)
+
+
 def machine_of(node: Node) -> Machine:
     """Read a Node."""
     labels = node.metadata.labels or {}
