@@ -18,16 +18,19 @@ def pod() -> Pod:
 
 
 @pytest.mark.parametrize(
-    ("age", "lag", "ran", "seen"),
+    ("age", "lag", "ago", "ran", "seen"),
     [
-        pytest.param(5, 0, 20, 3 * GIB, id="while-it-ran"),
-        pytest.param(25, 0, 20, None, id="before-it-began"),
-        pytest.param(5, 30, 20, None, id="perhaps-before-for-the-exporter-looks-seldom"),
-        pytest.param(5, 30, 60, 3 * GIB, id="surely-while-it-ran"),
+        pytest.param(5, 0, 3, 20, 3 * GIB, id="while-it-ran"),
+        pytest.param(25, 0, 3, 20, None, id="before-it-began"),
+        pytest.param(5, 0, 16, 20, None, id="before-it-began-and-nobody-asked-since"),
+        pytest.param(5, 30, 3, 20, None, id="perhaps-before-for-the-exporter-looks-seldom"),
+        pytest.param(5, 30, 3, 60, 3 * GIB, id="surely-while-it-ran"),
     ],
 )
-def test_a_reading_counts_when_it_is_surely_of_the_job(age: int, lag: int, ran: int, seen: int | None) -> None:
+def test_a_reading_counts_when_it_is_surely_of_the_job(
+    age: int, lag: int, ago: int, ran: int, seen: int | None
+) -> None:
     peaks = Peaks()
     reading = CardReading("x", "nvidia", "n1", "GPU-a", used=3 * GIB, age=age * 1000, lag=lag * 1000)
-    peaks.see("job", [pod()], [reading], ran * 1000)
+    peaks.see("job", [pod()], [reading], ago * 1000, ran=ran * 1000)
     assert peaks.of("job") == seen

@@ -103,7 +103,7 @@ def machine_of(node: Node) -> Machine:
         name=node.metadata.name,
         takes_pods=ready and not node.spec.get("unschedulable"),
         addresses=frozenset((addresses | {hostname, node.metadata.name}) - {""}),
-        cards=announced(labels, node.status),
+        cards=announced(labels, node.status, node.metadata.annotations),
     )
 
 
@@ -213,16 +213,17 @@ class _Count:
 
 
 def _amounts(pod: Pod) -> dict[str, int]:
-    """What a pod asks of vendors' plugins: its containers together, or its hungriest init container."""
-    main, starting = Counter[str](), Counter[str]()
-    for container in pod.spec.containers:
-        main.update(_asked(container))
+    """What a pod asks of vendors' plugins: its containers and sidecars together, or, where that is more, an init
+    container with the sidecars that began before it."""
+    beside, starting = Counter[str](), Counter[str]()
     for container in pod.spec.initContainers or ():
         if container.restartPolicy == "Always":
-            main.update(_asked(container))
+            beside.update(_asked(container))
         else:
-            starting |= Counter(_asked(container))
-    return dict(main | starting)
+            starting |= beside + Counter(_asked(container))
+    for container in pod.spec.containers:
+        beside.update(_asked(container))
+    return dict(beside | starting)
 
 
 def _asked(container: Container) -> dict[str, int]:
