@@ -56,6 +56,12 @@ def test_nothing_starts_on_a_cluster_out_of_reach_or_too_busy() -> None:
     assert closed_pools([view(cpu_busy=Reading(0.5))], pools_of([view()], []), [], NOW, 0.9) == ([], {})
 
 
+def test_why_a_cluster_is_out_of_reach_is_said_once() -> None:
+    seen = view(reachable=False, message="cluster east at https://10.0.0.1 cannot be used: no answer in time")
+    _, why = closed_pools([seen], pools_of([seen], []), [], NOW, 1.0)
+    assert why["east"][1] == "cluster east is out of reach: at https://10.0.0.1 cannot be used: no answer in time"
+
+
 def test_host_memory_is_what_was_measured_less_what_was_sent_since() -> None:
     seen = view(host_free=Reading(100, 5000))
     old, new = sent("old", host_memory=30, decided=NOW - 9000), sent("new", host_memory=10, pods=2, cards=2)
