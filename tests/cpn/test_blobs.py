@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.cpn.stores import DATA, Depot, digest_of
 from tests.cpn.stores import store_play as play
+from tests.waiting import until
 
 
 def test_what_is_put_is_served_whole_and_in_parts(tmp_path: Path) -> None:
@@ -157,10 +158,13 @@ def test_bytes_of_attempts_that_broke_count_as_moved(tmp_path: Path) -> None:
 
     async def story(s: Depot) -> None:
         await s.open("east")
-        await s.open("west")
+        west = await s.open("west")
         await s.put("east", DATA)
         s.wires.cuts = [800_000, 300_000]
-        assert (await s.fetched("west", DATA, "east")).moved == len(DATA)
+        west.fetch(digest_of(DATA), "http://east")
+        await until(lambda: not west._tasks)
+        found = west._progress[digest_of(DATA)]
+        assert (found.state, found.moved) == ("done", len(DATA))
 
     play(tmp_path, story)
 

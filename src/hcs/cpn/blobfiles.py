@@ -5,6 +5,7 @@ what is being written has its room reserved, and what was not used for longest, 
 """
 
 import contextlib
+import fcntl
 import hashlib
 import logging
 import os
@@ -46,6 +47,22 @@ class BlobFiles:
         """By name: how many bytes what is being written will have."""
         for folder in (self._whole, self._parts):
             folder.mkdir(parents=True, exist_ok=True)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from being a store here too; the kernel lets go however this one ends.
+
+        Raises:
+            RefusedError: one is already.
+        """
+        folder = self._whole.parent
+        with (folder / "lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                message = f"another store keeps its bytes in {folder}; end it, or take another --directory"
+                raise RefusedError(Refusal("StoreInUse", message)) from error
+            yield
 
     def path(self, digest: str) -> Path | None:
         """Where a blob lies; None: not here."""

@@ -75,7 +75,12 @@ class BlobStore:
             offload: where large files are hashed.
             sources: beginnings of the addresses it may fetch from; none: any.
             token: what writers must show as a bearer token; empty: nothing.
+
+        Raises:
+            RefusedError: a source is no address.
         """
+        for source in sources:
+            _checked_address(source)
         self.files, self._http, self._pause, self._clock = files, http, pause, clock
         self._offload = offload
         self._sources, self._token = sources, token
@@ -274,12 +279,8 @@ class BlobStore:
             raise RefusedError(Refusal("NotAllowed", "this store takes writes only with its bearer token"))
 
     def _check_source(self, source: str) -> None:
-        address = _address(source)
-        if address is None:
-            raise RefusedError(
-                Refusal("BadSource", f"{source[:200]!r} is no http address; write it like http://10.0.0.1:8091")
-            )
-        if self._sources and not any(_below(address, _address(allowed)) for allowed in self._sources):
+        address = _checked_address(source)
+        if self._sources and not any(_below(address, httpx2.URL(allowed)) for allowed in self._sources):
             message = f"this store may not fetch from {source[:200]!r}; it may from {', '.join(self._sources)}"
             raise RefusedError(Refusal("SourceNotAllowed", message))
 
@@ -292,19 +293,27 @@ class _Fetch:
         self.moved = self.there = 0
 
 
-def _address(text: str) -> httpx2.URL | None:
-    """An address that a path can be put behind; None for what is none."""
+def _checked_address(text: str) -> httpx2.URL:
+    """An address that a path can be put behind.
+
+    Raises:
+        RefusedError: it is none.
+    """
     try:
         found = httpx2.URL(text)
+        usable = found.scheme in ("http", "https") and bool(found.host) and not any(sign in text for sign in "?#")
     except (httpx2.InvalidURL, ValueError):
-        return None
-    plain = not any(sign in text for sign in "?#")
-    return found if plain and found.scheme in ("http", "https") and found.host else None
+        usable = False
+    if not usable:
+        raise RefusedError(
+            Refusal("BadSource", f"{text[:200]!r} is no http address; write it like http://10.0.0.1:8091")
+        )
+    return found
 
 
-def _below(address: httpx2.URL, allowed: httpx2.URL | None) -> bool:
+def _below(address: httpx2.URL, allowed: httpx2.URL) -> bool:
     """Whether an address is another one, or lies below it. Texts that begin alike may be those of different hosts."""
-    if allowed is None or (address.scheme, address.host, address.port) != (allowed.scheme, allowed.host, allowed.port):
+    if (address.scheme, address.host, address.port) != (allowed.scheme, allowed.host, allowed.port):
         return False
     return f"{address.path.rstrip('/')}/".startswith(f"{allowed.path.rstrip('/')}/")
 

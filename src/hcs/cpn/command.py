@@ -124,14 +124,18 @@ def blobs(
     except QuantityError as error:
         raise typer.BadParameter(str(error), param_hint="--limit") from error
 
-    async def store() -> None:
-        made = BlobStore(BlobFiles(directory, limit=most), token=token, sources=tuple(source or ()))
-        try:
-            await serve(made.application(), Endpoint(host=host, port=port), ready=ready_file)
-        finally:
-            await made.close()
+    with _said():
+        files = BlobFiles(directory, limit=most)
+        with files.held():
 
-    asyncio.run(store())
+            async def store() -> None:
+                made = BlobStore(files, token=token, sources=tuple(source or ()))
+                try:
+                    await serve(made.application(), Endpoint(host=host, port=port), ready=ready_file)
+                finally:
+                    await made.close()
+
+            asyncio.run(store())
 
 
 @contextlib.contextmanager
