@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,6 +83,12 @@ def test_any_labels_and_amounts_make_whole_cards_or_none(labels: dict[str, str],
         assert 0 <= entry.allocatable == entry.capacity <= 4096
         assert entry.memory is None or 0 < entry.memory < 1 << 62
         assert entry.cards(entry.shares) == 1
+
+
+@pytest.mark.parametrize("label", ["NVIDIA--SHARED", "-SHARED", "Tesla-", "tesla-tesla-", "nvidia-tesla--SHARED"])
+def test_a_label_with_only_a_brand_names_no_card(label: str) -> None:
+    [entry] = announced({"nvidia.com/gpu.product": label}, {"capacity": {"nvidia.com/gpu": "8"}})
+    assert (entry.kind, entry.labelled, entry.capacity) == ("nvidia.com/gpu", False, 8)
 
 
 @given(st.text(max_size=12) | st.integers() | st.floats() | st.none())

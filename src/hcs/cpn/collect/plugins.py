@@ -80,10 +80,9 @@ def announced(
         shares = max(1, count(labels.get(entry.replicas))) if entry.replicas else 1
         memory = _memory(entry, labels)
         name = labels.get(entry.model, "") if entry.model else ""
-        kind = _kind(entry, name, memory, catalogue or load_catalogue()) if name else resource
-        found.append(
-            Announced(resource, entry.vendor, kind, most // shares, now // shares, shares, memory, labelled=bool(name))
-        )
+        kind = _kind(entry, name, memory, catalogue or load_catalogue()) if name else ""
+        kind, labelled = kind or resource, bool(kind)
+        found.append(Announced(resource, entry.vendor, kind, most // shares, now // shares, shares, memory, labelled))
     return tuple(found)
 
 
@@ -111,7 +110,10 @@ def count(text: str | int | float | None) -> int:
 
 
 def _kind(entry: PluginResource, name: str, memory: Bytes | None, catalogue: Catalogue) -> str:
-    """The catalogue's name for a product, so that equal cards have one name on every site; else the label's own."""
+    """The catalogue's name for a product, so that equal cards have one name on every site; else the label's own.
+
+    Empty where the label states only a brand.
+    """
     plain = name.removesuffix(entry.suffix) if entry.suffix else name
     for text in (plain, plain.replace("-", " "), plain.replace("-", " ", 1)):
         try:
