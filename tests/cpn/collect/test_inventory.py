@@ -85,12 +85,12 @@ def test_any_labels_and_amounts_make_whole_cards_or_none(labels: dict[str, str],
         assert entry.cards(entry.shares) == 1
 
 
+@given(st.text(max_size=12) | st.integers() | st.floats() | st.none())
+def test_any_amount_is_a_number_of_cards(amount: Any) -> None:
+    assert 0 <= count(amount) <= 4096
+
+
 @pytest.mark.parametrize("label", ["NVIDIA--SHARED", "-SHARED", "Tesla-", "tesla-tesla-", "nvidia-tesla--SHARED"])
 def test_a_label_with_only_a_brand_names_no_card(label: str) -> None:
     [entry] = announced({"nvidia.com/gpu.product": label}, {"capacity": {"nvidia.com/gpu": "8"}})
     assert (entry.kind, entry.labelled, entry.capacity) == ("nvidia.com/gpu", False, 8)
-
-
-@given(st.text(max_size=12) | st.integers() | st.floats() | st.none())
-def test_any_amount_is_a_number_of_cards(amount: Any) -> None:
-    assert 0 <= count(amount) <= 4096
