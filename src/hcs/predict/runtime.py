@@ -31,9 +31,9 @@ _MOST_SAMPLES = 1e9  # more samples in a step than any card could hold is a typi
 class Forecast:
     """Seconds per step (or per unit the target was in) with a 90 % interval; ``fallback`` marks rows with no estimate.
 
-    ``seconds`` belongs to the mean of the rates: of a logarithm with mean m and deviation s that is exp(m - s²/2).
-    Where much is known it is the median; where little is, it lies below, because to be wrong by a factor of two upwards
-    is an error of 100 %, downwards one of 50 %. All arrays have one entry per asked row.
+    Of pairings that were measured ``seconds`` is the median. Of others it belongs to the mean of the rates: of a
+    logarithm with mean m and deviation s that is exp(m - s²/2), below the median, because to be wrong by a factor of
+    two upwards is an error of 100 %, downwards one of 50 %. All arrays have one entry per asked row.
     """
 
     seconds: Floats
@@ -99,7 +99,8 @@ class RunTimePredictor:
         middle = (self.slowest + self.fastest) / 2
         mean = np.clip(np.where(broken, middle, mean), self.fastest, self.slowest)
         width = np.where(broken, (self.slowest - self.fastest) / 2, np.minimum(width, 5.0))
-        deviation = np.where(broken, 0.0, np.minimum(width / _NINETY, _UNSURE))
+        measured = np.isin(level, (MEASURED, KNOWN, LAYOUT))
+        deviation = np.where(broken | measured, 0.0, np.minimum(width / _NINETY, _UNSURE))
         return Forecast(np.exp(mean - deviation**2 / 2), np.exp(mean - width), np.exp(mean + width), level, broken)
 
     def _mixed(self, asked: Table, level: Names) -> tuple[Floats, Floats]:
