@@ -255,6 +255,16 @@ def test_clusters_come_and_go_and_their_access_is_never_shown(http: httpx2.Clien
     assert desk.woken == 4
 
 
+def test_a_cluster_that_answers_cannot_be_called_gone(http: httpx2.Client, desk: Desk) -> None:
+    desk.seen = [ClusterView("east", True)]
+    assert http.put("/clusters/east", content=b"").status_code == 201
+    assert problem(http.put("/clusters/east", content=b"gone: true"), 409).reason == "ClusterAnswers"
+    assert [cluster.gone for cluster in desk.store.clusters()] == [False]
+    desk.seen = [ClusterView("east", False)]
+    assert http.put("/clusters/east", content=b"gone: true").status_code == 200
+    assert [cluster.gone for cluster in desk.store.clusters()] == [True]
+
+
 @pytest.mark.parametrize(
     ("name", "document", "words"),
     [

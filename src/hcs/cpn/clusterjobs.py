@@ -8,12 +8,11 @@ status codes.
 
 from typing import Any, Final
 
-import httpx2
 from lightkube import ApiError, AsyncClient
-from lightkube.core.exceptions import LoadResourceError
 from lightkube.types import CascadeType, PatchType
 
 from hcs.kube import manifests, resources
+from hcs.kube.connection import NO_ANSWER
 from hcs.wide.entries import LABEL_ENTRY, LABEL_QUEUE
 
 AGAIN: Final = frozenset((408, 425, 429, 500, 502, 503, 504))
@@ -56,7 +55,7 @@ class ClusterJobs:
         except ApiError as error:
             if error.status.code != 409 or "AlreadyExists" not in (error.status.reason or "AlreadyExists"):
                 raise _meaning(error) from error
-        except (httpx2.HTTPError, LoadResourceError, OSError) as error:
+        except NO_ANSWER as error:
             raise UnansweredError(f"no answer: {error!r}") from error
         job = await self.get(metadata["name"], metadata["namespace"])
         if job is None:
@@ -87,7 +86,7 @@ class ClusterJobs:
                     return False
                 raise UnansweredError("somebody else changed the Job meanwhile") from error
             raise _meaning(error) from error
-        except (httpx2.HTTPError, LoadResourceError, OSError) as error:
+        except NO_ANSWER as error:
             raise UnansweredError(f"no answer: {error!r}") from error
         return True
 
@@ -103,7 +102,7 @@ class ClusterJobs:
         except ApiError as error:
             if error.status.code not in (404, 409):
                 raise _meaning(error) from error
-        except (httpx2.HTTPError, LoadResourceError, OSError) as error:
+        except NO_ANSWER as error:
             raise UnansweredError(f"no answer: {error!r}") from error
 
     async def get(self, name: str, namespace: str) -> resources.Job | None:
@@ -119,7 +118,7 @@ class ClusterJobs:
             if error.status.code == 404:
                 return None
             raise _meaning(error) from error
-        except (httpx2.HTTPError, LoadResourceError, OSError) as error:
+        except NO_ANSWER as error:
             raise UnansweredError(f"no answer: {error!r}") from error
         return found
 
@@ -129,7 +128,7 @@ class ClusterJobs:
             kept = [
                 line async for line in self._client.log(pod, namespace=namespace, container=container, tail_lines=lines)
             ]
-        except (ApiError, httpx2.HTTPError, LoadResourceError, OSError):
+        except NO_ANSWER:
             return ""
         return "".join(kept).encode()[-most:].decode(errors="replace")
 

@@ -53,6 +53,10 @@ MEMORY: Final = "plan"
 """Under this name the store keeps promises, guide and patience."""
 
 
+_AFTER_TROUBLE: Final = 1.0
+"""Seconds until a decision is tried again that could not be made."""
+
+
 class Clusters(Protocol):
     """Those who come and go; :mod:`hcs.cpn.collect` is the real one."""
 
@@ -175,6 +179,10 @@ class Controller:
         self._line: tuple[tuple[Any, ...], FairLine, set[str]] | None = None
         self._expected: dict[str, Expectation] = {}
         self._last: tuple[deciding.Question, deciding.Situation] | None = None
+        self._looked = False
+        """Whether what runs was looked at since this process began to act."""
+        self._trouble: Refusal | None = None
+        """Why the last decision was not made; None: it was."""
         self._measure = Histogram(
             "hcs_cpn_decision_seconds",
             "How long a decision took.",
@@ -190,9 +198,7 @@ class Controller:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        self._meet()
-        for entry in self.store.entries(PLACED):
-            self.stepper.wake(entry.id)
+        self._wake_placed()
         self._wake.set()
         try:
             async with asyncio.TaskGroup() as group:
@@ -214,18 +220,22 @@ class Controller:
         """Of the store: what is on its way gets its next step, and everything else a decision."""
         if change.entry is None:
             self._configs = {config.name: config for config in self.store.clusters()}
-            for entry in self.store.entries(PLACED):
-                self.stepper.wake(entry.id)
+            self._wake_placed()
         elif change.entry.state in PLACED:
             self.stepper.wake(change.entry.id)
             return  # cards were taken, none became free
         self._wake.set()
+
+    def _wake_placed(self) -> None:
+        for entry in self.store.entries(PLACED):
+            self.stepper.wake(entry.id)
 
     def _taught(self) -> None:
         self._wake.set()
 
     def _meet(self) -> None:
         """Connect to clusters that came, let go of those that went."""
+        self._spend_words()
         present = {}
         for name, cluster in self._clusters.clusters().items():
             with contextlib.suppress(ApiUnreachableError):
@@ -251,6 +261,14 @@ class Controller:
                 if entry.placement is not None and entry.placement.cluster == name:
                     self.stepper.wake(entry.id)
 
+    def _spend_words(self) -> None:
+        """A cluster that was given up and answers again is one as any other: its next silence is no loss."""
+        for config in list(self._configs.values()):
+            cluster = self._clusters.clusters().get(config.name) if config.gone else None
+            if cluster is not None and cluster.view().reachable:
+                log.info("a cluster that was gone is back: cluster=%s", config.name)
+                self.store.put_cluster(msgspec.structs.replace(config, gone=False))
+
     def _built_from(self, name: str) -> tuple[Overlay, str, Milliseconds | None]:
         config = self._configs.get(name)
         if config is None:
@@ -268,7 +286,9 @@ class Controller:
 
     def _gone(self, name: str) -> bool:
         config, cluster = self._configs.get(name), self._clusters.clusters().get(name)
-        return config is not None and config.gone and (cluster is None or not cluster.view().reachable)
+        # At the start nobody has answered yet: a word of long ago must not run again what runs there since.
+        silent = self._looked and (cluster is None or not cluster.view().reachable)
+        return config is not None and config.gone and silent
 
     def _card_memory(self, cluster: str, kind: str) -> int | None:
         return next(
@@ -286,32 +306,47 @@ class Controller:
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.first_look):
-                while not all(station.synced for station, _ in self._stations.values()):
+                while not all(self._synced(name) for name in {*self._configs, *self._clusters.clusters()}):
                     self._meet()
                     await asyncio.sleep(0.1)
         await self._broom.sweep(station for station, _ in self._stations.values())
 
+    def _synced(self, name: str) -> bool:
+        station = self._station(name)
+        return station is not None and station.synced
+
     async def _decide_often(self) -> None:
-        looked = False
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._until_next()):  # wait_for of Python 3.11 may swallow a cancellation
                     await self._wake.wait()
             await asyncio.sleep(self.settings.gather)
             self._wake.clear()
-            self._meet()
-            if not self._may_act():
-                looked = False
-                continue
-            if not looked:
-                await self._look_first()
-                looked = True
             try:
-                await self.decide()
+                await self._act()
+                self._trouble = None
+                continue
             except StoreError as error:
                 log.warning("decision not written down, trying again: %s", error)
-                await asyncio.sleep(1.0)
-                self._wake.set()
+                self._trouble = error.refusal
+            except Exception as error:
+                # What runs is followed to its end meanwhile.
+                log.exception("no decision could be made, trying again")
+                message = f"deciding failed ({type(error).__name__}); the controller's log says where"
+                self._trouble = Refusal("DecisionFailed", message)
+            await asyncio.sleep(_AFTER_TROUBLE)
+            self._wake.set()
+
+    async def _act(self) -> None:
+        self._meet()
+        if not self._may_act():
+            self._looked = False
+            return
+        if not self._looked:
+            await self._look_first()
+            self._looked = True
+            self._wake_placed()
+        await self.decide()
 
     def _until_next(self) -> float:
         """Seconds until a decision is due although nothing happened: a promise begins, a patience or a pause ends."""
@@ -477,9 +512,12 @@ class Controller:
     async def _sweep_often(self) -> None:
         while True:
             await asyncio.sleep(self.settings.sweep)
-            if self._may_act():
-                await self._broom.sweep(station for station, _ in self._stations.values())
-            self._watch_over()
+            try:
+                if self._may_act():
+                    await self._broom.sweep(station for station, _ in self._stations.values())
+                self._watch_over()
+            except Exception:
+                log.exception("what nobody claims could not be looked after, trying again")
 
     def _watch_over(self) -> None:
         """Tell of entries that have not moved for longer than a step may take."""
@@ -499,7 +537,7 @@ class Controller:
         """Why decisions cannot be made now; None when they can."""
         if not self._may_act():
             return Refusal("NotLeading", "another controller holds the lease of this queue, or it could not be renewed")
-        return None
+        return self._trouble
 
     def views(self) -> Sequence[ClusterView]:
         """What is known of every cluster."""

@@ -10,7 +10,6 @@ one transaction with what it teaches. An entry goes back to the queue only when 
 by asking the cluster itself, or can never have run. A cluster that does not answer keeps its jobs.
 """
 
-import datetime
 import logging
 from collections.abc import Callable
 from typing import Any, Final
@@ -19,6 +18,7 @@ import msgspec
 
 from hcs.cpn.clusterjobs import ForeignError, RejectedError, UnansweredError
 from hcs.cpn.endings import Ending, Messages, ending, failed_container, over, why_pending
+from hcs.cpn.idling import Idling, moment
 from hcs.cpn.jobmanifest import job_manifest
 from hcs.cpn.peaks import Peaks
 from hcs.cpn.reports import Report, read_log, read_pods
@@ -101,7 +101,7 @@ class Dispatcher:
         self._store, self._station, self._messages, self._now = store, station, messages, now
         self._may_act, self._learned = may_act, learned
         self._gone = gone
-        self._card_memory, self.peaks = card_memory, Peaks()
+        self._card_memory, self.peaks, self._idling = card_memory, Peaks(), Idling(now())
         self.settings = settings or Settings()
         self.notes: dict[str, tuple[str, str]] = {}
         """Of entries that stand still: why, as reason and sentence."""
@@ -129,7 +129,8 @@ class Dispatcher:
         if station is None:
             self.notes[id] = (
                 "ClusterUnknown",
-                f"cluster {entry.placement.cluster} is not connected; the job is kept as it is until it is back",
+                f"cluster {entry.placement.cluster} is not connected; the job is kept as it is until it is back. "
+                "Should nothing run there any more: 'hcs cpn clusters add' it again, then 'hcs cpn clusters gone'",
             )
             return 5.0
         try:
@@ -249,9 +250,11 @@ class Dispatcher:
         if entry.id in self._withdrawn:
             await station.actions.delete(placement.job, namespace)
             return 1.0
-        return await self._accompany(entry, station, pods)
+        return await self._accompany(entry, station, job, pods)
 
-    async def _accompany(self, entry: Entry, station: Station, pods: list[resources.Pod]) -> float | None:
+    async def _accompany(
+        self, entry: Entry, station: Station, job: resources.Job, pods: list[resources.Pod]
+    ) -> float | None:
         """While it runs: since when, how far; and take it back where it never begins."""
         placement, settings = entry.placement, self.settings
         assert placement is not None
@@ -260,15 +263,20 @@ class Dispatcher:
             ran = self._now() - self._began.setdefault(placement.uid, self._now())
             if not placement.shared and placement.host is None:
                 self.peaks.see(placement.uid, running, station.readings(), ran)
+            self._idling.runs(placement.uid)
             self.notes.pop(entry.id, None)
         elif not pods or all(pod.status.phase in ("", "Pending") for pod in pods):
-            waited = (self._now() - (placement.started or self._now())) / 1000
+            waited = self._idling.waits(placement, pods, self._now()) / 1000
+            begin, limit = f"{station.name} did not start it", f"within {settings.pending_limit:g} s; planned anew"
+            reason = "NeverStarted"
             self.notes[entry.id] = "PodPending", why_pending(pods) or f"{station.name} has not started its pods yet"
+            if self._idling.ran(placement.uid):
+                reason, begin = "NotResumed", f"{station.name} took its pods away and did not run it again"
+            if job.spec.get("suspend"):
+                reason, begin = "Suspended", f"somebody suspended Job {placement.job} on {station.name}, not resumed"
+                self.notes[entry.id] = "Suspended", f"{begin} yet; it is planned anew when that lasts"
             if waited > settings.pending_limit:
-                self._withdrawn[entry.id] = (
-                    "NeverStarted",
-                    f"{station.name} did not start it within {settings.pending_limit:g} s; planned anew, behind others",
-                )
+                self._withdrawn[entry.id] = reason, f"{begin} {limit}, behind others"
                 return 0.0
             return min(settings.pending_limit - waited + 1, 60.0)
         await self._hear(entry, station, running)
@@ -402,6 +410,7 @@ class Dispatcher:
         if after not in PLACED and entry.placement is not None:
             self._forget(entry.id)
             self._began.pop(entry.placement.uid, None)
+            self._idling.forget(entry.placement.uid)
             self.peaks.forget(entry.placement.uid)
         log.info("job moved: job=%s state=%s reason=%s %s", entry.id, after, reason, message)
         return moved
@@ -439,10 +448,6 @@ def _told_seconds(pods: list[resources.Pod]) -> float | None:
         for status in pod.status.containerStatuses or ():
             ended = (status.get("state") or {}).get("terminated") or {}
             if ended.get("startedAt") and ended.get("finishedAt"):
-                begins.append(_moment(ended["startedAt"]))
-                ends.append(_moment(ended["finishedAt"]))
+                begins.append(moment(ended["startedAt"]))
+                ends.append(moment(ended["finishedAt"]))
     return max(ends) - min(begins) if ends else None
-
-
-def _moment(stamp: str) -> float:
-    return datetime.datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()

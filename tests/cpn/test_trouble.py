@@ -1,0 +1,184 @@
+"""Trouble that looks like an answer: what a proxy says, half a line, a word given once, a pod that was moved."""
+
+import asyncio
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cpn.test_controlling import JOBS, QUICK, play, reasons, states
+from tests.cpn.world import Place, Pool, World
+
+from hcs.cpn.learning import MODEL
+from hcs.store.clusters import ClusterConfig
+from hcs.wide.planner import Planner
+from hcs.wide.snapshot import Plan, Snapshot
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.mark.parametrize("fate", ["page", "bare"])
+def test_what_a_proxy_says_instead_of_a_cluster_is_no_answer(tmp_path: Path, fate: str) -> None:
+    """A sign-in page with status 200, an error without a content type: nothing ends, and all goes on afterwards."""
+
+    async def story(w: World) -> None:
+        east = w.add("east", Pool("slow", 2))
+        running, fresh = w.submit(100), None
+        w.start()
+        await w.until(lambda: w.state(running.id) == "Running")
+        east.fault = lambda request: fate
+        east.transport.cut()
+        fresh = w.submit(50)
+        await w.until(lambda: w.loop.time() > 60)
+        assert w.state(running.id) == "Running"
+        assert w.state(fresh.id) == "Placing"
+        east.fault = None
+        await w.until(lambda: w.state(running.id) == w.state(fresh.id) == "Succeeded", seconds=400)
+        assert w.done == {running.id: 1, fresh.id: 1}
+
+    play(tmp_path, story, settings=QUICK)
+
+
+def test_a_watch_that_ends_in_the_middle_of_a_line_is_begun_anew(tmp_path: Path) -> None:
+    async def story(w: World) -> None:
+        east = w.add("east", Pool("slow", 1))
+        entry = w.submit(30)
+        w.start()
+        await w.until(lambda: w.state(entry.id) == "Running")
+        east.transport.cut(halfway=True)
+        await w.until(lambda: w.state(entry.id) == "Succeeded", seconds=100)
+
+    play(tmp_path, story, settings=QUICK)
+
+
+def test_the_word_that_a_cluster_is_gone_is_spent_once_it_is_back(tmp_path: Path) -> None:
+    """Else the next short silence, or a start of the controller, would run again what runs there."""
+
+    async def story(w: World) -> None:
+        east, west = w.add("east", Pool("fast", 1)), w.add("west", Pool("slow", 1))
+        west.taken = {"slow": 1}
+        w.store.put_cluster(ClusterConfig("east"))
+        w.start()
+        east.cut()
+        w.store.put_cluster(ClusterConfig("east", gone=True))
+        await w.until(lambda: w.loop.time() > 30)
+        east.cut_off = False
+        entry = w.submit(500)
+        await w.until(lambda: w.state(entry.id) == "Running")
+        assert [config.gone for config in w.store.clusters()] == [False]
+        west.taken = {}
+        east.cut()
+        await w.until(lambda: w.loop.time() > 200)
+        assert w.state(entry.id) == "Running"
+        assert "ClusterGone" not in reasons(w, entry.id)
+        east.cut_off = False
+        await w.until(lambda: w.state(entry.id) == "Succeeded")
+        assert w.done == {entry.id: 1}
+
+    play(tmp_path, story, settings=QUICK)
+
+
+async def evict(place: Place) -> None:
+    """As a drain does: the pod goes, and what it had done is no failure."""
+    [pod] = [one.object for one in place.server.cluster.store.objects("pods")]
+    await place.request("DELETE", f"{PODS}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
+
+
+def test_a_pod_that_a_drain_took_is_made_again_on_its_cluster_however_long_it_ran(tmp_path: Path) -> None:
+    async def story(w: World) -> None:
+        east = w.add("east", Pool("slow", 1))
+        w.add("west", Pool("fast", 1))
+        entry = w.submit(5000, kinds=("slow",))
+        w.start()
+        await w.until(lambda: w.loop.time() > 2000)
+        assert w.state(entry.id) == "Running"
+        w.start_delay = 60
+        await evict(east)
+        await w.until(lambda: w.state(entry.id) == "Succeeded", seconds=10_000)
+        found = w.store.get(entry.id)
+        assert found is not None
+        assert (found.attempts, len(states(w, entry.id))) == (0, 5)
+
+    play(tmp_path, story, settings=QUICK)
+
+
+class Large:
+    """A predictor that takes more room than there is."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def forecast(self, *asked: Any) -> Any:
+        return self.inner.forecast(*asked)
+
+    def encode(self) -> bytes:
+        return bytes(30_000_000)
+
+
+def test_a_disk_without_room_for_the_predictor_ends_nothing(tmp_path: Path) -> None:
+    """The limit of a file's size stands in for a full disk."""
+
+    async def story(w: World) -> None:
+        w.add("east", Pool("slow", 1))
+        w.fit = lambda runs, seed: Large(w.predictor)
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000_000, before[1]))
+        try:
+            for _ in range(2):
+                entry = w.submit(10)
+                if w.controller is None:
+                    w.start()
+                await w.until(lambda: w.state(entry.id) == "Succeeded", seconds=200)  # noqa: B023
+                await asyncio.sleep(5)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert not w.store.kept(MODEL)
+        await w.until(lambda: w.store.kept(MODEL), seconds=100)
+
+    play(tmp_path, story, settings=QUICK)
+
+
+def test_a_planner_that_fails_is_told_and_what_runs_is_followed(tmp_path: Path) -> None:
+    async def story(w: World) -> None:
+        w.add("east", Pool("slow", 1))
+        first = w.submit(50)
+        broken = []
+
+        def plan(snapshot: Snapshot) -> Plan:
+            if broken:
+                raise OverflowError("a number nobody thought of")
+            return Planner().decide(snapshot)
+
+        controller = w.start(planner=plan)
+        await w.until(lambda: w.state(first.id) == "Running")
+        broken.append(True)
+        second = w.submit(10)
+        await w.until(lambda: w.state(first.id) == "Succeeded", seconds=200)
+        assert w.state(second.id) == "Queued"
+        refusal = controller.ready()
+        assert refusal is not None
+        assert refusal.reason == "DecisionFailed"
+        broken.clear()
+        await w.until(lambda: w.state(second.id) == "Succeeded", seconds=200)
+        assert controller.ready() is None
+
+    play(tmp_path, story, settings=QUICK)
+
+
+def test_a_job_that_somebody_suspended_is_told_of_and_planned_anew_when_that_lasts(tmp_path: Path) -> None:
+    async def story(w: World) -> None:
+        east = w.add("east", Pool("slow", 1))
+        entry = w.submit(5000)
+        controller = w.start()
+        await w.until(lambda: w.loop.time() > 2000)
+        [job] = east.jobs()
+        await east.request("PATCH", f"{JOBS}/{job.metadata.name}", {"spec": {"suspend": True}})
+        await w.until(lambda: w.loop.time() > 2100)
+        assert w.state(entry.id) == "Running", "it may be resumed"
+        found = w.store.get(entry.id)
+        assert found is not None
+        assert controller.why(found).headline.startswith("Suspended: somebody suspended Job")
+        await w.until(lambda: "Suspended" in reasons(w, entry.id), seconds=1000)
+        await w.until(lambda: w.state(entry.id) == "Succeeded", seconds=10_000)
+
+    play(tmp_path, story, settings=QUICK)
