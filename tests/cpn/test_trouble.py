@@ -5,11 +5,14 @@ import resource
 from pathlib import Path
 from typing import Any
 
+import httpx2
+import msgspec
 import pytest
 from tests.cpn.test_controlling import JOBS, QUICK, play, reasons, states
-from tests.cpn.world import Place, Pool, World
+from tests.cpn.world import GIB, Place, Pool, World
 
 from hcs.cpn.learning import MODEL
+from hcs.cpn.views import ClusterView, Reading
 from hcs.store.clusters import ClusterConfig
 from hcs.wide.planner import Planner
 from hcs.wide.snapshot import Plan, Snapshot
@@ -180,5 +183,117 @@ def test_a_job_that_somebody_suspended_is_told_of_and_planned_anew_when_that_las
         assert controller.why(found).headline.startswith("Suspended: somebody suspended Job")
         await w.until(lambda: "Suspended" in reasons(w, entry.id), seconds=1000)
         await w.until(lambda: w.state(entry.id) == "Succeeded", seconds=10_000)
+
+    play(tmp_path, story, settings=QUICK)
+
+
+class Hosts(Place):
+    """A cluster whose metrics tell how much host memory is free on the host that has most."""
+
+    free: int = 64 * GIB
+
+    def view(self) -> ClusterView:
+        return msgspec.structs.replace(super().view(), host_free=Reading(self.free))
+
+
+def with_hosts(w: World, name: str, free: int, *pools: Pool) -> Hosts:
+    place = w.places[name] = Hosts(w, name, pools)
+    place.free = free
+    return place
+
+
+def test_pods_of_one_job_live_on_several_hosts(tmp_path: Path) -> None:
+    async def story(w: World) -> None:
+        with_hosts(w, "east", 64 * GIB, Pool("slow", 4))
+        entry = w.submit(20, cards=4, pods=4, host_memory=40 * GIB)
+        w.start()
+        await w.until(lambda: w.state(entry.id) == "Succeeded", seconds=200)
+
+    play(tmp_path, story, settings=QUICK)
+
+
+def test_a_job_with_too_much_host_memory_holds_no_card_and_says_why_it_waits(tmp_path: Path) -> None:
+    """It would be the first at every decision, and its card would stand idle."""
+
+    async def story(w: World) -> None:
+        east = with_hosts(w, "east", 64 * GIB, Pool("slow", 1))
+        large = w.submit(5, host_memory=100 * GIB)
+        others = [w.submit(50) for _ in range(3)]
+        controller = w.start()
+        await w.until(lambda: all(w.state(other.id) == "Succeeded" for other in others), seconds=180)
+        found = w.store.get(large.id)
+        assert found is not None
+        assert found.state == "Queued"
+        why = controller.why(found)
+        assert "HostMemoryShort" in " ".join((why.headline, *why.notes))
+        east.free = 128 * GIB
+        await w.until(lambda: w.state(large.id) == "Succeeded", seconds=400)
+
+    play(tmp_path, story, settings=msgspec.structs.replace(QUICK, sharing=False))
+
+
+@pytest.mark.parametrize(("method", "reason"), [("POST", "NotCreated"), ("PATCH", "NotReleased")])
+def test_a_cluster_that_answers_and_takes_nothing_does_not_keep_its_jobs(
+    tmp_path: Path, method: str, reason: str
+) -> None:
+    """An admission webhook that is down refuses everything with status 500 for as long as nobody mends it."""
+
+    async def story(w: World) -> None:
+        east = w.add("east", Pool("fast", 1))
+        w.add("west", Pool("slow", 1))
+        w.store.put_cluster(ClusterConfig("east", lost_after=60_000))
+        east.fault = lambda request: "bare" if request.method == method else None
+        entry = w.submit(100)
+        w.start()
+        await w.until(lambda: w.state(entry.id) == "Succeeded", seconds=600)
+        assert reason in reasons(w, entry.id)
+        assert [step.placement.cluster for step in w.store.transitions(entry.id) if step.after == "Running"] == ["west"]
+        found = w.store.get(entry.id)
+        assert found is not None
+        assert found.attempts == 0, "it was not the job's fault"
+
+    play(tmp_path, story, settings=QUICK)
+
+
+async def limit_jobs(place: Place, count: int) -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}}
+    body: dict[str, Any] = {**quota, "spec": {"hard": {"count/jobs.batch": str(count)}}}
+    assert (await place.request("POST", "/api/v1/namespaces/default/resourcequotas", body)).status_code == 201
+
+
+def test_a_cluster_that_refuses_is_asked_ever_more_rarely(tmp_path: Path) -> None:
+    async def story(w: World) -> None:
+        east = w.add("east", Pool("slow", 1))
+        await limit_jobs(east, 0)
+        entry = w.submit(10)
+        w.start()
+        await w.until(lambda: w.loop.time() > 4 * 3600, seconds=5 * 3600, step=60)
+        tries = [step.at for step in w.store.transitions(entry.id) if step.after == "Placing"]
+        assert 8 <= len(tries) <= 12, "an hour apart in the end"
+        assert w.state(entry.id) == "Queued", "a quota is not the job's fault"
+
+    play(tmp_path, story, settings=QUICK)
+
+
+def test_a_job_that_fills_its_quota_itself_is_not_taken_for_refused(tmp_path: Path) -> None:
+    """The answer to its creation was lost; asked again, the cluster sees its quota used up, by that same Job."""
+
+    async def story(w: World) -> None:
+        east = w.add("east", Pool("slow", 1))
+        await limit_jobs(east, 1)
+        asked = []
+
+        def fault(request: httpx2.Request) -> str | None:
+            if request.method in ("POST", "DELETE"):
+                asked.append(request.method)
+                return "lose" if len(asked) == 1 else None
+            return None
+
+        east.fault = fault
+        entry = w.submit(10)
+        w.start()
+        await w.until(lambda: w.state(entry.id) == "Succeeded", seconds=100)
+        assert asked == ["POST", "POST"]
+        assert states(w, entry.id) == ["Queued", "Placing", "Created", "Running", "Succeeded"]
 
     play(tmp_path, story, settings=QUICK)

@@ -34,6 +34,7 @@ from hcs.cpn.stepping import Stepper
 from hcs.cpn.views import Cluster, ClusterView
 from hcs.cpn.watching import Station
 from hcs.kube.connection import ApiUnreachableError
+from hcs.model.quantities import show_bytes
 from hcs.model.refusals import Refusal
 from hcs.store.clusters import ClusterConfig
 from hcs.store.database import Change
@@ -55,6 +56,8 @@ MEMORY: Final = "plan"
 
 _AFTER_TROUBLE: Final = 1.0
 """Seconds until a decision is tried again that could not be made."""
+_SHORT_PAUSE: Final[Milliseconds] = 30_000
+"""How long a cluster whose hosts have too little memory for a job is left to others; metrics are not newer."""
 
 
 class Clusters(Protocol):
@@ -179,6 +182,8 @@ class Controller:
         self._line: tuple[tuple[Any, ...], FairLine, set[str]] | None = None
         self._expected: dict[str, Expectation] = {}
         self._last: tuple[deciding.Question, deciding.Situation] | None = None
+        self._short: dict[str, str] = {}
+        """Of entries for which no host has room now: the sentence."""
         self._looked = False
         """Whether what runs was looked at since this process began to act."""
         self._trouble: Refusal | None = None
@@ -398,6 +403,10 @@ class Controller:
 
     def _situation(self) -> deciding.Situation:
         now = self.now()
+        for key in [key for key, until in self.dispatcher.refused.items() if until <= now]:
+            del self.dispatcher.refused[key]
+        paused = {id for id, _ in self.dispatcher.refused}
+        self._short = {id: message for id, message in self._short.items() if id in paused}
         views = tuple(self.views())
         queued = tuple(self.store.entries(["Queued"]))
         self._part(now)
@@ -502,7 +511,17 @@ class Controller:
             return False
         view = next((view for view in situation.views if view.name == cluster), None)
         left = host_memory_left(view, sent, situation.now) if view is not None else None
-        return left is None or entry.submission.host_memory * entry.submission.pods <= left
+        asked = max(entry.submission.host_memory, entry.host_floor or 0)
+        if left is None or asked <= left:  # each of its pods lives on a host of its own choice
+            return True
+        # Its card goes to the next one meanwhile.
+        self.dispatcher.refused[entry.id, cluster] = situation.now + _SHORT_PAUSE
+        free = f"the host of {cluster} with most has {show_bytes(left)} free"
+        self._short[entry.id] = (
+            f"HostMemoryShort: it asks for {show_bytes(asked)} of host memory, {free}; looking again"
+        )
+        self._wake.set()
+        return False
 
     def _remember(self, memory: deciding.Memory) -> None:
         if memory != self._memory:
@@ -549,7 +568,7 @@ class Controller:
 
     def why(self, entry: Entry) -> Why:
         """Why an entry is where it is."""
-        note = ": ".join(self.dispatcher.notes.get(entry.id, ()))
+        note = ": ".join(self.dispatcher.notes.get(entry.id, ())) or self._short.get(entry.id, "")
         if entry.state != "Queued" or self._last is None:
             return Why(note or f"{entry.reason}: {entry.message}")
         return deciding.why(entry, *self._last, self._expected.get(entry.id), note)

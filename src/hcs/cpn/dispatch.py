@@ -39,6 +39,8 @@ _OUTCOMES: Final = {
     "HostOutOfMemory": "host-oom",
 }
 _LONGEST_PAUSE: Final = 30.0
+_TRIES: Final = 5
+"""So often at least the same is asked of a cluster before it is given up."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,6 +110,8 @@ class Dispatcher:
         self.refused: dict[tuple[str, str], Milliseconds] = {}
         """Entry and cluster that would not have it: until when it is not tried there again."""
         self._failures: dict[str, int] = {}
+        self._refusals: dict[str, int] = {}
+        """By entry: how often clusters would not have it since one did."""
         self._began: dict[str, Milliseconds] = {}
         """By Job UID: when its pods were first seen to run."""
         self._withdrawn: dict[str, tuple[str, str]] = {}
@@ -178,43 +182,77 @@ class Dispatcher:
             )
             return None
         except RejectedError as error:
-            return await self._rejected(entry, station, error)
+            full = "exceeded quota" in str(error).lower()
+            self._leave_out(entry, station)
+            self._again(entry, error.reason, f"cluster {station.name} refused the Job: {error}", counts=not full)
+            return None
+        except UnansweredError as error:
+            if not self._given_up(entry, station):
+                raise
+            # It was never released, as above.
+            self._leave_out(entry, station)
+            self._requeue(entry, "NotCreated", f"cluster {station.name} takes no Jobs ({error}); it never ran there")
+            return None
         made = msgspec.structs.replace(placement, uid=job.metadata.uid)
         self._move(
             entry, "Created", "JobCreated", f"Job {placement.job} is on {station.name}, suspended", placement=made
         )
         return 0.0
 
-    async def _rejected(self, entry: Entry, station: Station, error: RejectedError) -> float | None:
-        """The cluster will not have it: elsewhere, later, or not at all. An earlier answer may have been lost."""
-        placement = entry.placement
-        assert placement is not None
-        found = await station.actions.get(placement.job, entry.submission.namespace)
-        if found is not None:
-            await station.actions.delete(placement.job, entry.submission.namespace)
-            return 0.5
-        count = self._failures[entry.id] = self._failures.get(entry.id, 0) + 1
+    def _leave_out(self, entry: Entry, station: Station) -> None:
+        """The cluster will not have it: elsewhere, or there again after a pause that grows to an hour."""
+        count = self._refusals[entry.id] = self._refusals.get(entry.id, 0) + 1
         self.refused[entry.id, station.name] = self._now() + min(3_600_000, 30_000 << min(count, 10))
-        full = "quota" in str(error).lower()
-        self._again(entry, error.reason, f"cluster {station.name} refused the Job: {error}", counts=not full)
-        return None
+
+    def _given_up(self, entry: Entry, station: Station) -> bool:
+        """Whether a cluster has been asked the same for too long. One out of reach has its own rule."""
+        waited, limit = self._now() - entry.changed, station.lost_after
+        reachable = station.cluster.view().reachable
+        return reachable and limit is not None and waited > limit and self._failures.get(entry.id, 0) >= _TRIES
 
     async def _release(self, entry: Entry, station: Station) -> float | None:
         placement, namespace = entry.placement, entry.submission.namespace
         assert placement is not None
+        if entry.id in self._withdrawn:
+            return await self._withdraw(entry, station)
         try:
             there = await station.actions.release(placement.job, namespace, placement.uid)
-        except RejectedError:
+        except RejectedError as error:
             job = await station.actions.get(placement.job, namespace)
             if job is not None and over(job) is None:
-                raise
+                return self._hold_back(entry, station, error)
             there = job is not None
+        except UnansweredError as error:
+            return self._hold_back(entry, station, error)
         if not there:
             self._again(entry, "JobVanished", f"somebody deleted Job {placement.job} on {station.name} before it ran")
             return None
         begun = msgspec.structs.replace(placement, started=self._now())
         self._move(entry, "Running", "JobReleased", f"runs on {placement.kind} of {station.name}", placement=begun)
         return 0.0
+
+    def _hold_back(self, entry: Entry, station: Station, error: UnansweredError | RejectedError) -> float:
+        """It cannot be released. Whether an earlier attempt did it nobody knows, so it is removed there before it is
+        planned anew."""
+        if not self._given_up(entry, station):
+            raise error
+        message = f"cluster {station.name} does not let its Job run ({error}); planned anew"
+        self._withdrawn[entry.id] = "NotReleased", message
+        return 0.0
+
+    async def _withdraw(self, entry: Entry, station: Station) -> float | None:
+        placement, namespace = entry.placement, entry.submission.namespace
+        assert placement is not None
+        job = await station.actions.get(placement.job, namespace)
+        if job is not None and job.metadata.uid == placement.uid:
+            if job.metadata.deletionTimestamp is None:
+                await station.actions.delete(placement.job, namespace)
+            return 1.0
+        if any(not pod.finished for pod in station.pods_of(placement.uid)):
+            return 1.0
+        self._leave_out(entry, station)
+        self._again(entry, *self._withdrawn.pop(entry.id), counts=False)
+        return None
 
     async def _watch(self, entry: Entry, station: Station) -> float | None:
         placement, namespace = entry.placement, entry.submission.namespace
@@ -244,6 +282,7 @@ class Dispatcher:
             return None
         if over(job) is not None:
             if over(job) == "Failed" and living:
+                self.notes[entry.id] = "PodsLinger", f"it failed on {station.name}, its pods have not ended yet"
                 return 1.0
             await self._conclude(entry, station, job, pods)
             return None
@@ -407,6 +446,8 @@ class Dispatcher:
     def _move(self, entry: Entry, after: Any, reason: str, message: str, **changes: Any) -> Entry:
         moved = self._store.move(entry, after, now=self._now(), reason=reason, message=message, **changes)
         self.notes.pop(entry.id, None)
+        if after != "Queued":
+            self._refusals.pop(entry.id, None)
         if after not in PLACED and entry.placement is not None:
             self._forget(entry.id)
             self._began.pop(entry.placement.uid, None)
