@@ -18,6 +18,7 @@ from hcs.wide.planner import Planner
 from hcs.wide.snapshot import Plan, Snapshot
 
 PODS = "/api/v1/namespaces/default/pods"
+QUOTA = "/api/v1/namespaces/default/resourcequotas/few"
 
 
 @pytest.mark.parametrize("fate", ["page", "bare"])
@@ -297,3 +298,22 @@ def test_a_job_that_fills_its_quota_itself_is_not_taken_for_refused(tmp_path: Pa
         assert states(w, entry.id) == ["Queued", "Placing", "Created", "Running", "Succeeded"]
 
     play(tmp_path, story, settings=QUICK)
+
+
+def test_a_job_that_ran_out_of_memory_waits_for_the_larger_cards_that_refuse_it_just_now(tmp_path: Path) -> None:
+    async def story(w: World) -> None:
+        w.add("east", Pool("slow", 1, 8 * GIB))
+        west = w.add("west", Pool("fast", 1, 80 * GIB))
+        west.taken = {"fast": 1}
+        entry = w.submit(10)
+        w.endings[entry.id] = [{"exitCode": 1, "log": "CUDA out of memory\n"}]
+        w.start()
+        await limit_jobs(west, 0)
+        await w.until(lambda: w.state(entry.id) == "Running")
+        west.taken = {}
+        await w.until(lambda: w.loop.time() > 3600, seconds=7200, step=60)
+        assert w.state(entry.id) == "Queued", reasons(w, entry.id)
+        assert (await west.request("DELETE", QUOTA, {})).status_code == 200
+        await w.until(lambda: w.state(entry.id) == "Succeeded", seconds=7200)
+
+    play(tmp_path, story, settings=msgspec.structs.replace(QUICK, sharing=False))

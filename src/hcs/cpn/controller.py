@@ -23,18 +23,17 @@ from hcs.cpn.endings import Messages
 from hcs.cpn.forecasts import Forecasts
 from hcs.cpn.jobmanifest import Overlay
 from hcs.cpn.learning import Learner
-from hcs.cpn.ledger import host_memory_left
 from hcs.cpn.orphans import Graces
 from hcs.cpn.pairs import Pairs, partings, welcomed
 from hcs.cpn.prepull import Expected, Prepuller
 from hcs.cpn.prepull import Settings as Prefetching
 from hcs.cpn.promises import Promises
 from hcs.cpn.service import Expectation, Why
+from hcs.cpn.shortages import Shortages
 from hcs.cpn.stepping import Stepper
 from hcs.cpn.views import Cluster, ClusterView
 from hcs.cpn.watching import Station
 from hcs.kube.connection import ApiUnreachableError
-from hcs.model.quantities import show_bytes
 from hcs.model.refusals import Refusal
 from hcs.store.clusters import ClusterConfig
 from hcs.store.database import Change
@@ -56,8 +55,6 @@ MEMORY: Final = "plan"
 
 _AFTER_TROUBLE: Final = 1.0
 """Seconds until a decision is tried again that could not be made."""
-_SHORT_PAUSE: Final[Milliseconds] = 30_000
-"""How long a cluster whose hosts have too little memory for a job is left to others; metrics are not newer."""
 
 
 class Clusters(Protocol):
@@ -182,8 +179,7 @@ class Controller:
         self._line: tuple[tuple[Any, ...], FairLine, set[str]] | None = None
         self._expected: dict[str, Expectation] = {}
         self._last: tuple[deciding.Question, deciding.Situation] | None = None
-        self._short: dict[str, str] = {}
-        """Of entries for which no host has room now: the sentence."""
+        self._shortages = Shortages(self.dispatcher.refused)
         self._looked = False
         """Whether what runs was looked at since this process began to act."""
         self._trouble: Refusal | None = None
@@ -403,10 +399,7 @@ class Controller:
 
     def _situation(self) -> deciding.Situation:
         now = self.now()
-        for key in [key for key, until in self.dispatcher.refused.items() if until <= now]:
-            del self.dispatcher.refused[key]
-        paused = {id for id, _ in self.dispatcher.refused}
-        self._short = {id: message for id, message in self._short.items() if id in paused}
+        self._shortages.expire(now)
         views = tuple(self.views())
         queued = tuple(self.store.entries(["Queued"]))
         self._part(now)
@@ -499,7 +492,8 @@ class Controller:
             return
         for job, refusal in plan.refused:
             entry = entries[job]
-            if refusal.reason == "TooLittleMemory" and entry.floor is not None:
+            paused = any(id == job for id, _ in self.dispatcher.refused)  # larger cards may only refuse it just now
+            if refusal.reason == "TooLittleMemory" and entry.floor is not None and not paused:
                 message = f"it ran out of memory, and no cluster has cards with more: {refusal.message}"
                 with contextlib.suppress(StaleEntryError):
                     self.store.move(entry, "Failed", now=self.now(), reason=refusal.reason, message=message)
@@ -510,17 +504,9 @@ class Controller:
             self._data.fetch(cluster, entry.submission.inputs)
             return False
         view = next((view for view in situation.views if view.name == cluster), None)
-        left = host_memory_left(view, sent, situation.now) if view is not None else None
-        asked = max(entry.submission.host_memory, entry.host_floor or 0)
-        if left is None or asked <= left:  # each of its pods lives on a host of its own choice
+        if view is None or self._shortages.fits(entry, view, sent, situation.now):
             return True
-        # Its card goes to the next one meanwhile.
-        self.dispatcher.refused[entry.id, cluster] = situation.now + _SHORT_PAUSE
-        free = f"the host of {cluster} with most has {show_bytes(left)} free"
-        self._short[entry.id] = (
-            f"HostMemoryShort: it asks for {show_bytes(asked)} of host memory, {free}; looking again"
-        )
-        self._wake.set()
+        self._wake.set()  # its card is somebody else's meanwhile
         return False
 
     def _remember(self, memory: deciding.Memory) -> None:
@@ -568,7 +554,7 @@ class Controller:
 
     def why(self, entry: Entry) -> Why:
         """Why an entry is where it is."""
-        note = ": ".join(self.dispatcher.notes.get(entry.id, ())) or self._short.get(entry.id, "")
+        note = ": ".join(self.dispatcher.notes.get(entry.id, ())) or self._shortages.note(entry.id)
         if entry.state != "Queued" or self._last is None:
             return Why(note or f"{entry.reason}: {entry.message}")
         return deciding.why(entry, *self._last, self._expected.get(entry.id), note)
