@@ -260,6 +260,8 @@ class World:
         self.pace = pace or Pace()
         self.places: dict[str, Place] = {}
         self.start_delay = 0.5
+        self.clock_error = 0.0
+        """Seconds by which the controller's clock is wrong."""
         self.done: dict[str, int] = {}
         """By entry: how often its work was done."""
         self.endings: dict[str, list[dict[str, Any]]] = {}
@@ -279,10 +281,12 @@ class World:
         return QueueStore.open(self.folder / "queue.db", make_id=lambda: f"e{next(numbers):x}")
 
     def today(self) -> datetime.datetime:
+        """As the clusters' clocks have it."""
         return START + datetime.timedelta(seconds=self.loop.time())
 
     def now(self) -> int:
-        return round(self.today().timestamp() * 1000)
+        """As the controller's clock has it."""
+        return round((self.today().timestamp() + self.clock_error) * 1000)
 
     def add(self, name: str, *pools: Pool) -> Place:
         self.places[name] = Place(self, name, pools)
