@@ -190,6 +190,14 @@ def test_what_a_manifest_leaves_open_is_told_beside_the_data(cpn: Cpn) -> None:
     assert "model_name is missing" in result.stderr
 
 
+def test_of_several_files_all_are_read_before_one_is_sent(cpn: Cpn) -> None:
+    """Without keys of their own the first would be submitted again when the second is mended."""
+    bad = cpn.file({**job("b"), "kind": "Deployment"}, "b")
+    refused = cpn("submit", cpn.file(job("a"), "a"), bad)
+    three_lines(refused, FAILED, bad, "NotAJob", "apiVersion: batch/v1")
+    assert cpn.desk.store.entries() == []
+
+
 def test_a_dry_run_reads_and_submits_nothing(cpn: Cpn) -> None:
     shown = cpn.text("submit", "--dry-run", cpn.file(job(deadline="6h")))
     assert "steps:        5000.0" in shown

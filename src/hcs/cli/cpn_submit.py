@@ -90,6 +90,8 @@ def submit(
     if dry_run:
         _dry_run(files or [f"generated-{number}" for number in range(len(raws))], raws, json)
         return
+    if len(files or ()) > 1:
+        _check_all(files or [], raws)
     with opened(server, token_file, authority) as api:
         done = _send(api, raws, key, f"generated-{seed}" if generated and key is None else "", json)
         if wait:
@@ -211,13 +213,31 @@ def _read(file: str) -> bytes:
         ) from error
 
 
-def _dry_run(names: Sequence[str], raws: Sequence[bytes], json: bool) -> None:
-    """Read on this side, by the code the controller reads with."""
+def _check_all(names: Sequence[str], raws: Sequence[bytes]) -> None:
+    """Read all before one is sent: whoever mends the second and calls again would submit the first twice.
+
+    Those with a key of their own are left to the controller, which may know them from before.
+
+    Raises:
+        CommandError: one would be refused; which one.
+    """
     for name, raw in zip(names, raws, strict=True):
-        try:
-            asked = read_submission(read_manifest(raw), time.time_ns() // 1_000_000)
-        except RefusedError as error:
-            raise refused(as_problem(error)) from error
+        if not _has_key(raw):
+            _asked(name, raw)
+
+
+def _asked(name: str, raw: bytes) -> Asked:
+    """What a manifest asks for, read on this side, by the code the controller reads with."""
+    try:
+        return read_submission(read_manifest(raw), time.time_ns() // 1_000_000)
+    except RefusedError as error:
+        no = refused(as_problem(error))
+        raise CommandError(f"{name}: {no.what}", no.why, no.try_, code=no.code) from error
+
+
+def _dry_run(names: Sequence[str], raws: Sequence[bytes], json: bool) -> None:
+    for name, raw in zip(names, raws, strict=True):
+        asked = _asked(name, raw)
         if json:
             write_data(asked, "line")
             continue
