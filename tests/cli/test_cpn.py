@@ -342,7 +342,9 @@ def test_a_job_on_one_screen(cpn: Cpn) -> None:
     assert "inputs    150Gi in 1: imagenet" in waiting
     cpn.moved(entry, "Placing", "Created", "Running")
     cpn.desk.store.put_log(entry.id, 0, "epoch 1\nepoch 2\n")
+    cpn.desk.reason = Why("PodPending: the image is not there")
     running = cpn.text("job", entry.id)
+    assert "now       PodPending: the image is not there" in running
     assert "on        east/v100, as Job cpn-j-0 with 8Gi a card" in running
     assert "started 1m ago, ends in 1h, at the latest in 2h" in running
     assert running.endswith("  epoch 1\n  epoch 2\n")

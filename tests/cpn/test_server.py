@@ -222,6 +222,20 @@ def test_why_is_the_controllers_answer_until_the_end(http: httpx2.Client, desk: 
     assert http.get(f"/jobs/{id}/why").json() == {"headline": "Cancelled: on request, before it had a place"}
 
 
+def test_a_job_with_a_place_tells_what_stands_in_its_way(http: httpx2.Client, desk: Desk) -> None:
+    id = submitted(http).job.id
+
+    def note() -> str:
+        return msgspec.json.decode(http.get(f"/jobs/{id}").content, type=JobDetail).note
+
+    assert note() == "", "one that waits tells what is expected"
+    running(desk, id)
+    desk.reason = Why("PodPending: container main waits (ImagePullBackOff)")
+    assert note() == desk.reason.headline
+    desk.reason = Why("Running: m")
+    assert note() == "", "its last step is told anyway"
+
+
 def test_the_queue_at_a_glance(http: httpx2.Client, desk: Desk) -> None:
     first, _ = (submitted(http, job(deadline="1h")).job.id for _ in range(2))
     desk.expected[first] = Expectation(first, "east", "v100", NOW, NOW + 7_200_000, NOW + 9_000_000)

@@ -317,3 +317,22 @@ def test_a_job_that_ran_out_of_memory_waits_for_the_larger_cards_that_refuse_it_
         await w.until(lambda: w.state(entry.id) == "Succeeded", seconds=7200)
 
     play(tmp_path, story, settings=msgspec.structs.replace(QUICK, sharing=False))
+
+
+def test_a_cluster_that_was_removed_is_told_at_once(tmp_path: Path) -> None:
+    async def story(w: World) -> None:
+        w.add("east", Pool("slow", 1))
+        entry = w.submit(5000)
+        controller = w.start()
+        await w.until(lambda: w.state(entry.id) == "Running")
+        east = w.places.pop("east")
+        controller.wake()
+        await asyncio.sleep(1)
+        found = w.store.get(entry.id)
+        assert found is not None
+        assert controller.why(found).headline.startswith("ClusterUnknown: cluster east is not connected")
+        w.places["east"] = east
+        controller.wake()
+        await w.until(lambda: w.state(entry.id) == "Succeeded", seconds=6000)
+
+    play(tmp_path, story, settings=QUICK)

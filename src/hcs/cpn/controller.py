@@ -227,9 +227,11 @@ class Controller:
             return  # cards were taken, none became free
         self._wake.set()
 
-    def _wake_placed(self) -> None:
+    def _wake_placed(self, cluster: str | None = None) -> None:
+        """Look at what is on its way now: on this cluster, or on all."""
         for entry in self.store.entries(PLACED):
-            self.stepper.wake(entry.id)
+            if cluster is None or (entry.placement is not None and entry.placement.cluster == cluster):
+                self.stepper.wake(entry.id)
 
     def _taught(self) -> None:
         self._wake.set()
@@ -245,6 +247,7 @@ class Controller:
             if present.get(name) != (station.cluster, station.client) or self._built_from(name) != station.built_from:
                 task.cancel()
                 del self._stations[name]
+                self._wake_placed(name)
         for name, (cluster, _) in present.items():
             if name in self._stations:
                 continue
@@ -258,9 +261,7 @@ class Controller:
                 lost_after=lost_after,
             )
             self._stations[name] = station, asyncio.create_task(station.run())
-            for entry in self.store.entries(PLACED):
-                if entry.placement is not None and entry.placement.cluster == name:
-                    self.stepper.wake(entry.id)
+            self._wake_placed(name)
 
     def _spend_words(self) -> None:
         """A cluster that was given up and answers again is one as any other: its next silence is no loss."""
