@@ -129,6 +129,12 @@ def test_stdin_and_several_files(cpn: Cpn) -> None:
     three_lines(cpn("submit", *files, "--key", "k"), USAGE, "one key")
 
 
+@pytest.mark.parametrize("key", ["", " k", "a\nb", "ключ", "k" * 256])
+def test_a_key_that_no_header_could_hold_is_refused_before_it_is_sent(cpn: Cpn, key: str) -> None:
+    three_lines(cpn("submit", cpn.file(job()), "--key", key), USAGE, "cannot be a key", "idempotency_key")
+    assert cpn.desk.store.entries() == []
+
+
 def test_an_answer_that_was_lost_is_asked_for_again_and_makes_no_second_job(cpn: Cpn) -> None:
     """Between the command and the controller stands something that swallows the first answer."""
     host, port = cpn.url.removeprefix("http://").split(":")

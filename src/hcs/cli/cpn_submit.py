@@ -22,10 +22,11 @@ from hcs.cli.options import Json
 from hcs.cli.output import say, tell, write_data
 from hcs.cpn.wire import JobDetail, JobRow, Submitted
 from hcs.model.refusals import RefusedError
+from hcs.wide.amounts import AmountError
 from hcs.wide.generation import generate, manifest
 from hcs.wide.lifecycle import ENDED
 from hcs.wide.manifests import read_manifest
-from hcs.wide.submissions import ANNOTATIONS, KEY, Asked, annotation, read_submission
+from hcs.wide.submissions import ANNOTATIONS, KEY, Asked, annotation, read_key, read_submission
 
 _PATIENCE_SECONDS: Final = 60.0
 """How long a controller may be away while somebody waits for a job."""
@@ -81,6 +82,8 @@ def submit(
         )
     if key is not None and files and len(files) > 1:
         raise CommandError("one key, several jobs", "a key stands for one job", "one --key for each file", code=USAGE)
+    if key is not None:
+        _check_key(key)
     if write is not None and not generated:
         raise CommandError("nothing to write", "--write goes with --generate", "--generate 40", code=USAGE)
     raws = [_read(file) for file in files or ()] or made_up(generated, seed, image)
@@ -96,6 +99,24 @@ def submit(
         done = _send(api, raws, key, f"generated-{seed}" if generated and key is None else "", json)
         if wait:
             _wait(api, [answer.job for answer in done], timeout, json)
+
+
+def _check_key(key: str) -> None:
+    """A key goes into a header.
+
+    Raises:
+        CommandError: this one cannot.
+    """
+    try:
+        read_key(key)
+    except AmountError as error:
+        why = str(error)
+    else:
+        if key.isascii():
+            return
+        why = f"it travels as a header of the request, which holds ASCII; as annotation {KEY} it may have any letters"
+    hint = f"--key nightly-2030-01-31, or annotation {KEY} in the manifest"
+    raise CommandError(f"{key[:60]!r} cannot be a key", why, hint, code=USAGE)
 
 
 def _send(api: Api, raws: Sequence[bytes], key: str | None, series: str, json: bool) -> list[Submitted]:
