@@ -336,3 +336,36 @@ def test_a_cluster_that_was_removed_is_told_at_once(tmp_path: Path) -> None:
         await w.until(lambda: w.state(entry.id) == "Succeeded", seconds=6000)
 
     play(tmp_path, story, settings=QUICK)
+
+
+def test_a_cluster_that_forbids_its_jobs_does_not_use_up_their_attempts(tmp_path: Path) -> None:
+    """Its rights are not set up, and the other one is busy for long: whatever waits would fail within minutes."""
+
+    async def story(w: World) -> None:
+        w.add("east", Pool("fast", 4)).fault = lambda request: "forbid" if request.method == "POST" else None
+        west = w.add("west", Pool("slow", 1))
+        west.taken = {"slow": 1}
+        entries = [w.submit(10) for _ in range(3)]
+        w.start()
+        await w.until(lambda: w.loop.time() > 3600, seconds=7200, step=60)
+        assert [w.state(entry.id) for entry in entries] == ["Queued"] * 3
+        assert "Forbidden" in reasons(w, entries[0].id)
+        west.taken = {}
+        await w.until(lambda: w.store.counts()["Succeeded"] == 3, seconds=7200)
+        assert {entry.attempts for entry in w.store.entries()} == {0}
+
+    play(tmp_path, story, settings=QUICK)
+
+
+def test_a_job_that_every_cluster_refuses_fails(tmp_path: Path) -> None:
+    async def story(w: World) -> None:
+        for name in ("east", "west"):
+            w.add(name, Pool("slow", 1)).fault = lambda request: "forbid" if request.method == "POST" else None
+        entry = w.submit(10)
+        w.start()
+        await w.until(lambda: w.state(entry.id) == "Failed", seconds=7200)
+        found = w.store.get(entry.id)
+        assert found is not None
+        assert found.message.startswith("Forbidden: cluster")
+
+    play(tmp_path, story, settings=QUICK)

@@ -161,6 +161,7 @@ class Controller:
             learned=learner.take,
             card_memory=self._card_memory,
             gone=self._gone,
+            clusters=lambda: self._stations,
             settings=self.settings.dispatching,
         )
         self.stepper = Stepper(self.dispatcher.step)

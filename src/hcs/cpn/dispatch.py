@@ -11,7 +11,7 @@ by asking the cluster itself, or can never have run. A cluster that does not ans
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +21,7 @@ from hcs.cpn.endings import Ending, Messages, ending, failed_container, over, wh
 from hcs.cpn.idling import Idling, moment
 from hcs.cpn.jobmanifest import job_manifest
 from hcs.cpn.peaks import Peaks
+from hcs.cpn.refusing import Refusals
 from hcs.cpn.reports import Report, read_log, read_pods
 from hcs.cpn.watching import Station
 from hcs.kube import resources
@@ -85,6 +86,7 @@ class Dispatcher:
         learned: Callable[[Finished], None] = lambda _: None,
         card_memory: Callable[[str, str], Bytes | None] = lambda cluster, kind: None,
         gone: Callable[[str], bool] = lambda cluster: False,
+        clusters: Callable[[], Iterable[str]] = tuple,
         settings: Settings | None = None,
     ) -> None:
         """Prepare.
@@ -98,6 +100,7 @@ class Dispatcher:
             learned: keeps what an attempt taught; called inside the transaction that records its end.
             card_memory: bytes of a card of a kind on a cluster, if known.
             gone: whether a cluster is out of reach and its operator vouches that nothing runs there any more.
+            clusters: the names of all live clusters.
             settings: limits.
         """
         self._store, self._station, self._messages, self._now = store, station, messages, now
@@ -107,11 +110,9 @@ class Dispatcher:
         self.settings = settings or Settings()
         self.notes: dict[str, tuple[str, str]] = {}
         """Of entries that stand still: why, as reason and sentence."""
-        self.refused: dict[tuple[str, str], Milliseconds] = {}
-        """Entry and cluster that would not have it: until when it is not tried there again."""
+        self._refusals = Refusals(clusters)
+        self.refused = self._refusals.until
         self._failures: dict[str, int] = {}
-        self._refusals: dict[str, int] = {}
-        """By entry: how often clusters would not have it since one did."""
         self._began: dict[str, Milliseconds] = {}
         """By Job UID: when its pods were first seen to run."""
         self._withdrawn: dict[str, tuple[str, str]] = {}
@@ -182,15 +183,15 @@ class Dispatcher:
             )
             return None
         except RejectedError as error:
-            full = "exceeded quota" in str(error).lower()
-            self._leave_out(entry, station)
-            self._again(entry, error.reason, f"cluster {station.name} refused the Job: {error}", counts=not full)
+            self._refusals.add(entry.id, station.name, self._now())
+            counts = self._refusals.blame(entry.id, error.reason, str(error))
+            self._again(entry, error.reason, f"cluster {station.name} refused the Job: {error}", counts=counts)
             return None
         except UnansweredError as error:
             if not self._given_up(entry, station):
                 raise
             # It was never released, as above.
-            self._leave_out(entry, station)
+            self._refusals.add(entry.id, station.name, self._now())
             self._requeue(entry, "NotCreated", f"cluster {station.name} takes no Jobs ({error}); it never ran there")
             return None
         made = msgspec.structs.replace(placement, uid=job.metadata.uid)
@@ -198,11 +199,6 @@ class Dispatcher:
             entry, "Created", "JobCreated", f"Job {placement.job} is on {station.name}, suspended", placement=made
         )
         return 0.0
-
-    def _leave_out(self, entry: Entry, station: Station) -> None:
-        """The cluster will not have it: elsewhere, or there again after a pause that grows to an hour."""
-        count = self._refusals[entry.id] = self._refusals.get(entry.id, 0) + 1
-        self.refused[entry.id, station.name] = self._now() + min(3_600_000, 30_000 << min(count, 10))
 
     def _given_up(self, entry: Entry, station: Station) -> bool:
         """Whether a cluster has been asked the same for too long. One out of reach has its own rule."""
@@ -250,7 +246,7 @@ class Dispatcher:
             return 1.0
         if any(not pod.finished for pod in station.pods_of(placement.uid)):
             return 1.0
-        self._leave_out(entry, station)
+        self._refusals.add(entry.id, station.name, self._now())
         self._again(entry, *self._withdrawn.pop(entry.id), counts=False)
         return None
 
@@ -447,7 +443,7 @@ class Dispatcher:
         moved = self._store.move(entry, after, now=self._now(), reason=reason, message=message, **changes)
         self.notes.pop(entry.id, None)
         if after != "Queued":
-            self._refusals.pop(entry.id, None)
+            self._refusals.taken(entry.id)
         if after not in PLACED and entry.placement is not None:
             self._forget(entry.id)
             self._began.pop(entry.placement.uid, None)

@@ -16,7 +16,8 @@ Application = Callable[
 ]
 Fault = Callable[[httpx2.Request], "str | None"]
 """Says for a request: None (let it through), ``refuse`` (never arrives), ``lose`` (carried out, answer lost), or what a
-proxy in between answers instead: ``page`` (200 and a web page) or ``bare`` (503 and nothing, not even a type)."""
+proxy in between answers instead: ``page`` (200 and a web page), ``bare`` (503 and nothing, not even a type) or
+``forbid`` (403, as an API server says it)."""
 
 
 class InProcessTransport(httpx2.AsyncBaseTransport):
@@ -150,4 +151,9 @@ _PROXIES: Final[dict[str, Callable[[httpx2.Request], httpx2.Response]]] = {
         200, headers={"content-type": "text/html"}, content=b"<html>Sign in</html>", request=request
     ),
     "bare": lambda request: httpx2.Response(503, request=request),
+    "forbid": lambda request: httpx2.Response(
+        403,
+        json={"kind": "Status", "code": 403, "reason": "Forbidden", "message": "it is forbidden (on purpose)"},
+        request=request,
+    ),
 }
