@@ -11,6 +11,7 @@ import pytest
 from tests.cpn.test_controlling import JOBS, QUICK, play, reasons, states
 from tests.cpn.world import GIB, Place, Pool, World
 
+from hcs.cpn.dispatch import Settings as Dispatching
 from hcs.cpn.learning import MODEL
 from hcs.cpn.views import ClusterView, Reading
 from hcs.store.clusters import ClusterConfig
@@ -369,3 +370,27 @@ def test_a_job_that_every_cluster_refuses_fails(tmp_path: Path) -> None:
         assert found.message.startswith("Forbidden: cluster")
 
     play(tmp_path, story, settings=QUICK)
+
+
+def test_a_cluster_that_swallows_requests_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
+    """Every request to it takes as long as a client waits, and there are many jobs on it."""
+
+    async def story(w: World) -> None:
+        east = w.add("east", Pool("slow", 80))
+        east.black_hole = True
+        entries = [w.submit(20_000) for _ in range(80)]
+        w.start()
+        await w.until(lambda: w.store.counts()["Running"] == 80, seconds=300)
+        await asyncio.sleep(10)
+        w.add("west", Pool("fast", 1))
+        east.cut()
+        for entry in entries[:40]:
+            running = w.store.get(entry.id)
+            assert running is not None
+            w.store.move(running, "Cancelling", now=w.now(), reason="Asked", message="by a person")
+        await asyncio.sleep(60)
+        entry = w.submit(10, kinds=("fast",))
+        await w.until(lambda: w.state(entry.id) == "Running", seconds=5)
+
+    dispatching = Dispatching(progress_seconds=5)
+    play(tmp_path, story, settings=msgspec.structs.replace(QUICK, sharing=False, dispatching=dispatching))

@@ -99,6 +99,8 @@ class Place:
         )
         self.fault: Fault | None = None
         self.cut_off = False
+        self.black_hole = False
+        """Whether what is cut off swallows requests instead of refusing them."""
         self.transport = InProcessTransport(self.server.application, fault=self._fault)
         self.client = self._connect(self.transport)
         self.own = self._connect(InProcessTransport(self.server.application))
@@ -127,7 +129,7 @@ class Place:
 
     def _fault(self, request: httpx2.Request) -> str | None:
         if self.cut_off:
-            return "refuse"
+            return "silent" if self.black_hole else "refuse"
         return self.fault(request) if self.fault is not None else None
 
     def cut(self) -> None:

@@ -11,14 +11,15 @@ by asking the cluster itself, or can never have run. A cluster that does not ans
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
 
 from hcs.cpn.clusterjobs import ForeignError, RejectedError, UnansweredError
-from hcs.cpn.endings import Ending, Messages, ending, failed_container, over, why_pending
-from hcs.cpn.idling import Idling, moment
+from hcs.cpn.endings import Ending, Messages, ending, failed_container, over, told_seconds, why_pending
+from hcs.cpn.idling import Idling
 from hcs.cpn.jobmanifest import job_manifest
 from hcs.cpn.peaks import Peaks
 from hcs.cpn.refusing import Refusals
@@ -40,6 +41,10 @@ _OUTCOMES: Final = {
     "HostOutOfMemory": "host-oom",
 }
 _LONGEST_PAUSE: Final = 30.0
+_PROBES: Final = 2
+"""So many steps at once are taken on a cluster out of reach: each may wait for as long as a request can, and others
+need the workers."""
+_PROBE_PAUSE: Final = 5.0
 _TRIES: Final = 5
 """So often at least the same is asked of a cluster before it is given up."""
 
@@ -117,6 +122,8 @@ class Dispatcher:
         """By Job UID: when its pods were first seen to run."""
         self._withdrawn: dict[str, tuple[str, str]] = {}
         self._heard: dict[str, Milliseconds] = {}
+        self._asking: Counter[str] = Counter()
+        """By cluster: steps under way there."""
 
     async def step(self, id: str) -> float | None:
         """Take an entry one step on, and say when to look again."""
@@ -138,6 +145,11 @@ class Dispatcher:
                 "Should nothing run there any more: 'hcs cpn clusters add' it again, then 'hcs cpn clusters gone'",
             )
             return 5.0
+        if not station.cluster.view().reachable and self._asking[station.name] >= _PROBES:
+            message = f"cluster {station.name} does not answer; the job is kept, and looked at when it does"
+            self.notes[id] = "ClusterUnreachable", message
+            return _PROBE_PAUSE
+        self._asking[station.name] += 1
         try:
             again = await self._take(entry, station)
         except UnansweredError as error:
@@ -146,6 +158,8 @@ class Dispatcher:
             return self._pause(entry, error.reason, f"cluster {station.name} refuses: {error}")
         except StaleEntryError:
             return 0.05
+        finally:
+            self._asking[station.name] -= 1
         self._failures.pop(id, None)
         return again
 
@@ -387,7 +401,7 @@ class Dispatcher:
         assert placement is not None
         began = self._began.get(placement.uid)
         seen = (self._now() - began) / 1000 if began is not None else None
-        told = _told_seconds(pods)
+        told = told_seconds(pods)
         if told is not None and (seen is None or abs(told - seen) > 2):
             return max(told, 0.5)
         if seen is not None:
@@ -476,15 +490,3 @@ def _peak(report: Report, metric: Bytes | None, ended: Ending, allowed: Bytes | 
 
 def _container(pod: resources.Pod) -> str | None:
     return pod.spec.containers[0].name if pod.spec.containers else None
-
-
-def _told_seconds(pods: list[resources.Pod]) -> float | None:
-    """By the kubelets: from the first container's start to the last one's end."""
-    begins, ends = [], []
-    for pod in pods:
-        for status in pod.status.containerStatuses or ():
-            ended = (status.get("state") or {}).get("terminated") or {}
-            if ended.get("startedAt") and ended.get("finishedAt"):
-                begins.append(moment(ended["startedAt"]))
-                ends.append(moment(ended["finishedAt"]))
-    return max(ends) - min(begins) if ends else None

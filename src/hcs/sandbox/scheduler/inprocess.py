@@ -15,7 +15,8 @@ Application = Callable[
     [MutableMapping[str, Any], Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
 ]
 Fault = Callable[[httpx2.Request], "str | None"]
-"""Says for a request: None (let it through), ``refuse`` (never arrives), ``lose`` (carried out, answer lost), or what a
+"""Says for a request: None (let it through), ``refuse`` (never arrives, which is said), ``silent`` (never arrives, and
+the client waits for as long as it is ready to), ``lose`` (carried out, answer lost), or what a
 proxy in between answers instead: ``page`` (200 and a web page), ``bare`` (503 and nothing, not even a type) or
 ``forbid`` (403, as an API server says it)."""
 
@@ -38,6 +39,9 @@ class InProcessTransport(httpx2.AsyncBaseTransport):
         fate = self.fault(request) if self.fault else None
         if fate == "refuse":
             raise httpx2.ConnectError("connection refused (on purpose)", request=request)
+        if fate == "silent":
+            await asyncio.sleep((request.extensions.get("timeout") or {}).get("read") or 0)
+            raise httpx2.ReadTimeout("no answer in time (on purpose)", request=request)
         if fate in _PROXIES:
             return _PROXIES[fate](request)
         exchange = _Exchange(self.application, request, await request.aread())
