@@ -1,12 +1,13 @@
 """Random schedules of everything that goes wrong around the controller, on virtual time, replayable by one number.
 
-It is killed between any two of its steps and started again on its file; calls are refused, answered with errors or by
-a proxy, or carried out and never answered; watches end in the middle of a line; clusters go out of reach and come back,
-are removed and added again, or are called gone rightly, with all that ran there, and come back empty; their API takes
-nothing for a while; cards vanish from a view or appear taken; clocks jump; jobs fail, run out of memory, are deleted or
-suspended by somebody, lose their pod to a drain, or are cancelled by their owners. In the end every entry has ended
-once, what succeeded was done exactly once, no two Jobs of one entry ever lived at once, nothing of ours is left on the
-clusters, and no promise was broken that nothing excuses.
+It is killed between any two of its steps and started again on its file; calls are refused, answered with errors or by a
+proxy, or carried out and never answered; watches end in the middle of a line; clusters go out of reach, some so that
+requests to them take as long as a client waits, and come back, are removed and added again, or are called gone rightly,
+with all that ran there, and come back empty; their API takes nothing for a while; cards vanish from a view or appear
+taken; clocks jump; jobs fail, run out of memory, are deleted or suspended by somebody, lose their pod to a drain, or
+are cancelled by their owners. In the end every entry has ended once, what succeeded was done exactly once, no two Jobs
+of one entry ever lived at once, nothing of ours is left on the clusters, and no promise was broken that nothing
+excuses.
 """
 
 import asyncio
@@ -102,8 +103,9 @@ class Storm:
             place.cut_off = False
             self.tell(f"{place.name} is back")
         elif not any(other.cut_off for other in self.world.places.values()):
+            place.black_hole = self.rng.random() < 0.3
             place.cut()
-            self.tell(f"{place.name} is cut off")
+            self.tell(f"{place.name} is cut off{' and swallows requests' if place.black_hole else ''}")
 
     async def _drop(self) -> None:
         self._place().transport.cut(halfway=self.rng.random() < 0.5)
