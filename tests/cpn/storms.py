@@ -251,7 +251,7 @@ class Storm:
         for entry in w.store.entries():
             done, told = w.done.get(entry.id, 0), f"{entry.id} is {entry.state} ({entry.reason}: {entry.message})"
             if entry.state == "Succeeded":
-                # Work that somebody destroyed together with its result is done again, each time; anything else only once.
+                # What somebody destroyed together with its result is done again, each time; anything else once.
                 most = 1 + self.deleted[entry.id]
                 assert 1 <= done <= most, self.report(f"{told}, done {done} times")
             elif entry.state == "Cancelled":
