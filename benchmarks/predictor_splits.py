@@ -2,7 +2,8 @@
 
 ``model`` and ``pairing`` leave each one out in turn; ``layout`` a fifth of the layouts and ``rows`` a fifth of the rows
 at a time, drawn by the seed. For development: the mean over splits says what a change is worth, the best split nothing.
-``--probes`` as in ``benchmarks.predictor``. Prints one JSON line.
+``--probes`` as in ``benchmarks.predictor``; ``--method textbook`` scores a plain Gaussian process on the same splits.
+Prints one JSON line.
 
     python -m benchmarks.predictor_splits --set sia --train step_times_train.csv --leave-out model --probes 2 --json
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 from benchmarks.predictor import given, summary
+from benchmarks.textbook import predicted
 
 from hcs.predict.measurements import Measured, measured
 from hcs.predict.runtime import RunTimePredictor, Training
@@ -32,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--leave-out", choices=("model", "pairing", "layout", "rows"), required=True)
     parser.add_argument("--probes", type=int, default=0)
     parser.add_argument("--probe-each", choices=("model", "pairing"), default="model")
+    parser.add_argument("--method", choices=("hcs", "textbook"), default="hcs")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=int, default=1300, help="rows the process is conditioned on at most")
     parser.add_argument("--json", action="store_true", help="accepted for symmetry; the output is always JSON")
@@ -54,7 +57,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figure: round(float(np.mean([float(str(split[figure])) for split in found.values()])), 2)
         for figure in ("mape_pct", "median_ape_pct", "coverage_90_pct")
     }
-    print(json.dumps({**means, "splits": found, "leave_out": options.leave_out, "probes": options.probes}))
+    print(
+        json.dumps(
+            {
+                **means,
+                "splits": found,
+                "leave_out": options.leave_out,
+                "probes": options.probes,
+                "method": options.method,
+            }
+        )
+    )
     return 0
 
 
@@ -81,8 +94,12 @@ def _scored(known: Measured, held: Mask, options: argparse.Namespace) -> dict[st
             exchange = np.concatenate([exchange, known.exchange[held][probes]])
     scored = np.isfinite(truth)
     scored[probes] = False
-    predictor = RunTimePredictor(Training(rows, seconds, exchange, options.seed, limit=options.limit))
-    told = predictor.predict(asked.take(scored))
+    if options.method == "textbook":
+        last = np.arange(len(rows) - len(probes), len(rows), dtype=np.intp)
+        told = predicted(rows, seconds, last, asked.take(scored), options.seed)
+    else:
+        predictor = RunTimePredictor(Training(rows, seconds, exchange, options.seed, limit=options.limit))
+        told = predictor.predict(asked.take(scored))
     group = np.full(int(scored.sum()), "all")
     figures = summary(told.seconds, told.low, told.high, truth[scored], group)
     return {name: value for name, value in figures.items() if name != "by_group"}

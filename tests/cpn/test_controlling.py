@@ -12,6 +12,7 @@ from tests.cpn.world import GIB, Pool, World, job_file, world
 from hcs.cpn.controller import Controller, Settings
 from hcs.cpn.dispatch import Settings as Dispatching
 from hcs.cpn.orphans import Graces
+from hcs.model.names import SHARING_GROUP
 from hcs.predict.jobs import Run
 from hcs.sandbox.scheduler.virtualtime import run_virtual
 from hcs.store.clusters import ClusterConfig
@@ -140,9 +141,55 @@ def test_two_jobs_share_a_card_and_each_has_its_quota(tmp_path: Path) -> None:
             assert template["spec"]["containers"][0]["resources"]["limits"]["ai.compute/vram"] == str(GIB)
         placements = [entry.placement for e in (first, second) if (entry := w.store.get(e.id))]
         assert {p.host for p in placements if p} == {None, first.id}
+        assert {p.group for p in placements if p} == {f"cpn-{first.id}-0"}, "they find each other's card"
         assert all(p.rate == 800 for p in placements if p)
         await w.until(lambda: w.state(first.id) == w.state(second.id) == "Succeeded")
         assert {run.shared_with for run in w.store.runs(Run)} == {"m-60"}
+
+    play(tmp_path, story)
+
+
+def test_shares_that_the_plan_keeps_apart_are_in_groups_of_their_own(tmp_path: Path) -> None:
+    """Whoever comes when the first guest has ended is in the group of the card's founder, and of nobody else."""
+
+    async def story(w: World) -> None:
+        place = w.add("east", Pool("slow", 2))
+        long = [w.submit(600), w.submit(600)]
+        w.start()
+        await w.until(lambda: all(w.state(entry.id) == "Running" for entry in long))
+        guests = [w.submit(60)]
+        await w.until(lambda: w.state(guests[0].id) == "Succeeded")
+        guests.append(w.submit(60))
+        await w.until(lambda: w.state(guests[1].id) == "Running")
+        groups = {
+            job.metadata.labels["ai.compute/cpn-entry"]: job.spec["template"]["metadata"]["annotations"][SHARING_GROUP]
+            for job in place.jobs()
+        }
+        assert len({groups[entry.id] for entry in long}) == 2
+        for guest in guests:
+            placement = next(t.placement for t in w.store.transitions(guest.id) if t.after == "Placing")
+            assert placement is not None
+            assert placement.host in {entry.id for entry in long}
+            assert groups[guest.id] == groups[placement.host]
+
+    play(tmp_path, story)
+
+
+def test_a_guest_waits_while_others_keep_the_cpu_of_its_host_busy(tmp_path: Path) -> None:
+    """What both ask for leaves the CPU below the threshold; with what others ask for beside them it does not."""
+
+    async def story(w: World) -> None:
+        place = w.add("east", Pool("slow", 1, cpu=8000))
+        place.cpu_asked = 2000
+        first = w.submit(600, cpu=3000)
+        w.start()
+        await w.until(lambda: w.state(first.id) == "Running")
+        second = w.submit(60, cpu=3000)
+        await asyncio.sleep(120)
+        assert w.state(second.id) == "Queued"
+        place.cpu_asked = 0
+        await w.until(lambda: w.state(second.id) == "Running", 60)
+        assert w.state(first.id) == "Running"
 
     play(tmp_path, story)
 

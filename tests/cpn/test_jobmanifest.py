@@ -124,6 +124,21 @@ def test_the_container_that_computes_asks_for_what_was_decided(
     assert request.models == ("A100",)
 
 
+def test_a_share_is_in_the_group_that_was_planned_and_in_no_other() -> None:
+    entry = entry_of()
+    entry.manifest["spec"]["template"].setdefault("metadata", {})["annotations"] = {
+        "ai.compute/sharing-group": "theirs"
+    }
+    for placement, group in (
+        (placed(shared=True, group="cpn-e0-0", memory=GIB), "default/cpn-e0-0"),
+        (placed(group="cpn-e0-0"), ""),
+        (placed(shared=True, memory=GIB), ""),  # placed before there were groups
+    ):
+        request = read_request(msgspec.convert(made(entry, placement)["spec"]["template"], Pod))
+        assert request is not None
+        assert request.group == group
+
+
 def test_cards_are_those_of_each_pod() -> None:
     entry = entry_of({"limits": {"ai.compute/cards": "2"}}, {"parallelism": 3, "completions": 3})
     assert entry.submission.cards == 6

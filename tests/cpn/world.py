@@ -50,6 +50,7 @@ class Pool(msgspec.Struct, frozen=True):
     kind: str
     cards: int
     memory: int = 16 * GIB
+    cpu: int | None = None
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -105,6 +106,7 @@ class Place:
         self.client = self._connect(self.transport)
         self.own = self._connect(InProcessTransport(self.server.application))
         self.taken: dict[str, int] = {}
+        self.cpu_asked = 0
         self.seen = world.now()
         self.nodes: dict[str, str] = {}
         """Kind of card by node; see :meth:`add_node`."""
@@ -144,7 +146,10 @@ class Place:
         return ClusterView(
             self.name,
             not self.cut_off,
-            tuple(PoolView(p.kind, p.cards, self.taken.get(p.kind, 0), p.memory) for p in self.pools),
+            tuple(
+                PoolView(p.kind, p.cards, self.taken.get(p.kind, 0), p.memory, cpu=p.cpu, cpu_asked=self.cpu_asked)
+                for p in self.pools
+            ),
             seen=self.seen,
         )
 

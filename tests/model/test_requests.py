@@ -122,6 +122,11 @@ def one(cards: int = 1, vram: int = 0, milliacu: int = 0, total: Total | None = 
             ),
             id="every-annotation",
         ),
+        pytest.param(
+            pod({"vram": "16Gi"}, annotations={"sharing-group": "cpn-a-0", "sharing": "shared"}),
+            ComputeRequest(one(vram=16 * GIB), group="default/cpn-a-0"),
+            id="a-sharing-group-is-one-of-its-namespace",
+        ),
     ],
 )
 def test_a_request_is_read_exactly(asking, expected):
@@ -183,6 +188,24 @@ def test_a_pod_that_asks_for_nothing_of_ours_is_left_alone(asking):
         ),
         pytest.param(
             pod({"vram": "1Gi"}, {"cards": 2}), "MixedSharing", "sharing: exclusive", id="a-share-beside-whole-cards"
+        ),
+        pytest.param(
+            pod({"cards": 1}, annotations={"sharing-group": "a"}),
+            "GroupOfWholeCards",
+            "asks for whole cards",
+            id="a-sharing-group-of-whole-cards",
+        ),
+        pytest.param(
+            pod({"vram": "1Gi"}, annotations={"sharing-group": "a", "gang": "g", "gang-size": "2"}),
+            "GroupInGang",
+            "members of a gang",
+            id="a-sharing-group-in-a-gang",
+        ),
+        pytest.param(
+            pod({"vram": "1Gi"}, annotations={"sharing-group": "a/b"}),
+            "BadSharingGroup",
+            "63 letters",
+            id="a-bad-group",
         ),
         pytest.param(pod({"vram": "1Gi"}, init={"vram": "2Gi"}), "InitContainerCompute", "as much there", id="init"),
         pytest.param(

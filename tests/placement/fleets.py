@@ -154,6 +154,7 @@ def requests(draw: st.DrawFn) -> ComputeRequest:
         models=(named,) if isinstance(named, str) else (),
         workload=draw(st.sampled_from(("gemm", "finetune", "decode"))),
         sharing="exclusive" if exclusive else "shared",
+        group="" if exclusive else draw(st.sampled_from(("", "", "", "team/one", "team/two"))),
         substitution=draw(st.sampled_from(("never", "ask", "auto"))),
         preferences=draw(st.sampled_from(((), (), (TIER_B,)))),
     )

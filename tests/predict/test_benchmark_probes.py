@@ -71,3 +71,16 @@ def test_every_split_of_a_kind_is_scored_and_the_mean_is_theirs(
     assert predictor_splits.main(["--set", "gavel", "--train", file, "--leave-out", "layout"]) == 2
     assert "cannot split" in capsys.readouterr().err
     assert predictor_splits.main(["--set", "gavel", "--train", str(tmp_path / "no"), "--leave-out", "rows"]) == 2
+
+
+def test_the_textbook_is_a_fair_opponent_that_uses_its_probes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(_written(tmp_path / "train.csv", (ROWS.cards == 1) & (ROWS.batch < 64)))
+    told = {}
+    for leave, probes in (("rows", "0"), ("model", "0"), ("model", "2")):
+        wanted = ["--set", "gavel", "--train", file, "--leave-out", leave, "--probes", probes, "--method", "textbook"]
+        assert predictor_splits.main(wanted) == 0
+        told[leave, probes] = json.loads(capsys.readouterr().out)["mape_pct"]
+    assert told["rows", "0"] < 20
+    assert told["model", "2"] < told["model", "0"] / 2

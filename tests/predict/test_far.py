@@ -38,3 +38,15 @@ def test_without_any_measured_exchange_the_whole_is_one_process() -> None:
     far = Far(ROWS, SECONDS, np.full(len(ROWS), np.nan), 100, np.random.default_rng(0))
     assert far.exchange is None
     assert np.mean(np.abs(far.predict(ROWS)[0] - np.log(SECONDS))) < 0.1
+
+
+def test_one_odd_pairing_does_not_move_what_is_said_of_its_model_elsewhere() -> None:
+    seconds, exchange = _measured(WEIGHT)
+    odd = (ROWS.model == "text") & (ROWS.card == "fastest") & (ROWS.cards > 1)
+    strange = np.where(odd, exchange / 50, exchange)  # as if the cards of that kind had another fabric for it alone
+    held = (ROWS.model == "text") & (ROWS.card == "slow")
+    far = Far(ROWS.take(~held), (seconds - exchange + strange)[~held], strange[~held], 200, np.random.default_rng(0))
+    assert far.exchange is not None
+    many = held & (ROWS.cards > 1)
+    error = far.exchange.predict(ROWS.take(many))[0] - np.log(exchange[many])
+    assert abs(float(np.median(error))) < 0.15

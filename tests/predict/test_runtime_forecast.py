@@ -141,3 +141,16 @@ def test_both_kinds_of_trees_and_the_same_answer_twice(kind: str) -> None:
     ]
     np.testing.assert_array_equal(twice[0].seconds, twice[1].seconds)
     assert error(twice[0].seconds, SECONDS) < 0.1
+
+
+def test_seconds_belong_to_the_mean_rate() -> None:
+    """Where much is known that is the middle of the interval; where little is, it lies below it, and stays inside."""
+    held = ROWS.model == "text"
+    predictor = RunTimePredictor(Training(ROWS.take(~held), SECONDS[~held]))
+    for asked, sure in ((ROWS.take(~held), True), (ROWS.take(held), False)):
+        told = predictor.predict(asked)
+        middle = np.sqrt(told.low * told.high)
+        half = np.log(told.high / middle) / 1.645
+        np.testing.assert_allclose(told.seconds, middle * np.exp(-(np.minimum(half, 1.0) ** 2) / 2), rtol=1e-9)
+        assert (np.median(told.seconds / middle) > 0.97) == sure
+        assert (told.low <= told.seconds).all()

@@ -54,6 +54,33 @@ async def test_twenty_pods_on_eight_cards_never_overcommit(tmp_path: Path, seed:
 
 
 @virtual
+async def test_shares_of_one_group_are_on_one_card_and_of_two_never(tmp_path: Path) -> None:
+    """Also after a restart of the router, which knows groups by what is written on the pods alone."""
+    async with scene(tmp_path) as s:
+        for node in ("n1", "n2"):
+            await s.add_node(node, *(card(index) for index in range(4)))
+        driver = s.make_driver(s.http(await s.start_extender()))
+        first = s.spawn(driver.run())
+        hosts = [f"host-{number}" for number in range(7)]
+        for name in hosts:
+            await s.add_pod(name, resources={names.VRAM: "4Gi"}, annotations={names.SHARING_GROUP: name})
+        for name in hosts:
+            await s.bound(name)
+        first.cancel()
+        await s.start_driver(s.http(await s.start_extender()))
+        await s.add_pod("open", resources={names.VRAM: "4Gi"})
+        for name in hosts:
+            guest = name.replace("host", "guest")
+            await s.add_pod(guest, resources={names.VRAM: "60Gi"}, annotations={names.SHARING_GROUP: name})
+            await s.bound(guest)
+        await s.bound("open")
+        held = await s.allocations()
+        where = {name: (one.node, *one.devices()) for name, one in held.items()}
+        assert len({where[name] for name in (*hosts, "open")}) == 8
+        assert all(where[name.replace("host", "guest")] == where[name] for name in hosts)
+
+
+@virtual
 async def test_an_undisturbed_pod_costs_one_filter_and_one_bind(tmp_path: Path) -> None:
     async with scene(tmp_path) as s:
         await s.add_node("n1", card(0, "ascend"))

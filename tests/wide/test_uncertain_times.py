@@ -117,6 +117,17 @@ def test_a_job_follows_when_the_one_before_ends_early() -> None:
     assert other.start < 150
 
 
+@pytest.mark.parametrize("late", "abcd")
+def test_what_has_not_started_moves_when_a_job_ends_later_than_believed(late: str) -> None:
+    """Four jobs believed alike on two cards: the rest follows the true ends, not the plan that was made first."""
+    jobs = [Job(name, 1, {kind: RunTime(100, 150) for kind in ("one", "two")}) for name in "abcd"]
+    actual = {job.id: dict.fromkeys(job.times, 400 if job.id == late else 100) for job in jobs}
+    report = Simulation(jobs, parse_pools("one=1,two=1"), actual, closed=True).run(policy("hcs", SMALL))
+    begun, end = min((one.started, one.ended) for one in report.outcomes if one.job == late)
+    assert [one.ended for one in report.outcomes if one.job != late and one.ended > 300] == []
+    assert end == begun + 400 == max(one.ended for one in report.outcomes)
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_with_wrong_times_a_closed_queue_still_beats_every_list(seed: int) -> None:
     dice, sigma = np.random.default_rng(seed), 0.1

@@ -233,7 +233,8 @@ def in_words(request: ComputeRequest) -> str:
     if request.models:
         parts.append(f"model {' or '.join(request.models)}")
     parts.append(f"for {request.workload}")
-    parts.append("whole cards" if request.exclusive else "shared")
+    beside = f" in group {request.group}" if request.group else ""
+    parts.append("whole cards" if request.exclusive else f"shared{beside}")
     parts.append(
         {"never": "no substitution", "ask": "substitution on request"}.get(request.substitution, "any substitute")
     )

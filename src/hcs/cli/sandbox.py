@@ -15,7 +15,7 @@ from rich.console import Console
 from hcs.sandbox.controlplane import PROGRAMS, MissingProgramsError, check_programs
 from hcs.sandbox.fleet import DEMO, FleetError, load_fleet
 from hcs.sandbox.holding import STOP_SECONDS, Held, Holding, end, recall, remember
-from hcs.sandbox.identities import CONTEXT, merge_context, remove_context
+from hcs.sandbox.identities import CONTEXT, merge_context
 from hcs.sandbox.supervisor import StartError
 
 app = typer.Typer(
@@ -38,9 +38,8 @@ def up(
     ] = True,
 ) -> None:
     """Start a sandbox; kubectl and hcs then speak to it."""
-    running = recall()
-    if running is not None:
-        _fail(f"a sandbox is already up (process {running.pid})", "one at a time is remembered", "hcs sandbox down")
+    if running := recall():
+        _fail(f"a sandbox is already up (process {running[0].pid})", "one at a time is enough", "hcs sandbox down")
     try:
         load_fleet(fleet)
     except FleetError as error:
@@ -79,21 +78,19 @@ def up(
 
 @app.command()
 def down() -> None:
-    """End the sandbox and leave everything as it was."""
-    held = recall()
-    if held is None:
+    """End every sandbox that was left running, and leave everything as it was."""
+    running = recall()
+    if not running:
         _fail("no sandbox is up", "none is remembered", "hcs sandbox up")
     deadline = time.monotonic() + STOP_SECONDS
 
-    def poll() -> None:
+    def poll(held: Held) -> None:
         if time.monotonic() > deadline:
             _fail(f"process {held.pid} does not end", f"waited {STOP_SECONDS:g} s", f"kill -9 {held.pid}", code=124)
         time.sleep(0.05)
 
-    end(held, poll=poll)
-    if held.kubeconfig_changed:
-        remove_context(Path(held.kubeconfig_changed), CONTEXT, held.context_before)
-    print("sandbox ended", file=sys.stderr)  # noqa: T201
+    end(running, poll=poll)
+    print("sandbox ended" if len(running) == 1 else f"{len(running)} sandboxes ended", file=sys.stderr)  # noqa: T201
 
 
 @app.command()
@@ -101,14 +98,17 @@ def status(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
     """Say whether a sandbox is up, and where."""
-    held = recall()
+    running = recall()
     if json:
-        print(msgspec.json.encode({"up": held is not None, **(_facts(held) if held else {})}).decode())  # noqa: T201
-    elif held is None:
+        facts: dict[str, object] = {"up": bool(running), **(_facts(running[0]) if running else {})}
+        if len(running) > 1:
+            facts["others"] = [_facts(held) for held in running[1:]]
+        print(msgspec.json.encode(facts).decode())  # noqa: T201
+    elif not running:
         print("no sandbox is up; start one with: hcs sandbox up")  # noqa: T201
-    else:
+    for held in () if json else running:
         print(f"up, process {held.pid}, directory {held.directory}\nexport KUBECONFIG={held.kubeconfig}")  # noqa: T201
-    raise typer.Exit(0 if held is not None else 1)
+    raise typer.Exit(0 if running else 1)
 
 
 def _facts(held: Held) -> dict[str, object]:

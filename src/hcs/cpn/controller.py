@@ -9,41 +9,38 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from hcs.cpn import deciding
 from hcs.cpn.broom import Broom
+from hcs.cpn.carrying import Bytes, Carrier
 from hcs.cpn.dispatch import Dispatcher
 from hcs.cpn.dispatch import Settings as Dispatching
 from hcs.cpn.endings import Messages
+from hcs.cpn.fairness import Fairness
 from hcs.cpn.forecasts import Forecasts
-from hcs.cpn.jobmanifest import Overlay
 from hcs.cpn.learning import Learner
 from hcs.cpn.orphans import Graces
-from hcs.cpn.pairs import Pairs, partings, welcomed
+from hcs.cpn.pairs import Pairs, partings
 from hcs.cpn.prepull import Expected, Prepuller
 from hcs.cpn.prepull import Settings as Prefetching
 from hcs.cpn.promises import Promises
 from hcs.cpn.service import Expectation, Why
 from hcs.cpn.shortages import Shortages
+from hcs.cpn.stations import Clusters, Stations
 from hcs.cpn.stepping import Stepper
-from hcs.cpn.views import Cluster, ClusterView
-from hcs.cpn.watching import Station
-from hcs.kube.connection import ApiUnreachableError
+from hcs.cpn.views import ClusterView
 from hcs.model.refusals import Refusal
-from hcs.store.clusters import ClusterConfig
 from hcs.store.database import Change
 from hcs.store.errors import StaleEntryError, StoreError
 from hcs.store.queue import QueueStore
 from hcs.wide.entries import Entry
-from hcs.wide.jobs import Blob, Job, Milliseconds
+from hcs.wide.jobs import Job, Milliseconds
 from hcs.wide.lifecycle import PLACED
-from hcs.wide.network import Network
-from hcs.wide.patience import FairLine
 from hcs.wide.planner import Planner
 from hcs.wide.snapshot import Plan, Snapshot
 
@@ -51,40 +48,15 @@ log = logging.getLogger(__name__)
 
 MEMORY: Final = "plan"
 """Under this name the store keeps promises, guide and patience."""
-
-
 _AFTER_TROUBLE: Final = 1.0
 """Seconds until a decision is tried again that could not be made."""
-
-
-class Clusters(Protocol):
-    """Those who come and go; :mod:`hcs.cpn.collect` is the real one."""
-
-    def clusters(self) -> Mapping[str, Cluster]:
-        """Those of now, by name."""
-        ...
-
-
-class Bytes(Protocol):
-    """Whoever brings bytes to where jobs need them; see :mod:`hcs.cpn.transfers`."""
-
-    def network(self, now: Milliseconds) -> Network | None:
-        """What lies where, what is on its way, how fast the links are; None: nobody knows of any store."""
-        ...
-
-    def fetch(self, cluster: str, inputs: Iterable[Blob]) -> None:
-        """Have these brought there; what is there or on its way is not brought again."""
-        ...
-
-    def present(self, cluster: str, inputs: Iterable[Blob]) -> bool:
-        """Whether all of these are there."""
-        ...
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Times in seconds.
 
-    ``cpu_threshold``: busy share of a cluster's CPUs above which nothing is started there. ``sharing``: jobs whose
+    ``cpu_threshold``: busy share of a cluster's CPUs above which nothing is started there, and to which a guest may
+    bring that of a card. ``sharing``: jobs whose
     memory is known may share a card. ``closed``: no more jobs are expected, so the last end counts.
     ``gather``: how long changes are gathered before a decision. ``at_least``: a decision is made so often anyway.
     ``lag``: how much later than it happens an end may be seen; cards are booked for that long past it.
@@ -150,18 +122,18 @@ class Controller:
         self._plan = planner or Planner().decide
         self.settings = settings or Settings()
         self._wake = asyncio.Event()
-        self._stations: dict[str, tuple[Station, asyncio.Task[None]]] = {}
-        self._configs: dict[str, ClusterConfig] = {config.name: config for config in store.clusters()}
+        # The three know each other: stations wake steps, steps ask for stations.
+        self._stations = Stations(store, clusters, lambda id: self.stepper.wake(id))
         self.dispatcher = Dispatcher(
             store,
-            self._station,
+            self._stations.get,
             messages=messages,
             now=now,
             may_act=may_act,
             learned=learner.take,
             card_memory=self._card_memory,
-            gone=self._gone,
-            clusters=lambda: self._stations,
+            gone=self._stations.gone,
+            clusters=self._stations.names,
             settings=self.settings.dispatching,
         )
         self.stepper = Stepper(self.dispatcher.step)
@@ -169,7 +141,7 @@ class Controller:
         self._memory = msgspec.json.decode(kept, type=deciding.Memory) if kept else deciding.Memory()
         self._broom = Broom(store, self.settings.graces, now=now, may_act=may_act)
         self._prepuller = Prepuller(
-            lambda: [station for station, _ in self._stations.values()],
+            lambda: list(self._stations),
             store.queue_id,
             waits=self._waits,
             now=now,
@@ -177,14 +149,9 @@ class Controller:
             settings=self.settings.prefetch,
         )
         self._pairs: tuple[int, Pairs] | None = None
-        self._line: tuple[tuple[Any, ...], FairLine, set[str]] | None = None
+        self._fairness = Fairness()
         self._expected: dict[str, Expectation] = {}
         self._last: tuple[deciding.Question, deciding.Situation] | None = None
-        self._shortages = Shortages(self.dispatcher.refused)
-        self._looked = False
-        """Whether what runs was looked at since this process began to act."""
-        self._trouble: Refusal | None = None
-        """Why the last decision was not made; None: it was."""
         self._measure = Histogram(
             "hcs_cpn_decision_seconds",
             "How long a decision took.",
@@ -193,6 +160,18 @@ class Controller:
         )
         self._promises = Promises(self.registry)
         self._starts = Counter("hcs_cpn_starts", "Placements written down.", registry=self.registry)
+        self._shortages = Shortages(self.dispatcher.refused)
+        self._carrier = Carrier(
+            store,
+            data,
+            views=self.views,
+            now=now,
+            started=self._starts.inc,
+            shortages=self._shortages,
+            again=self._wake.set,
+        )
+        self._trouble: Refusal | None = None
+        """Why the last decision was not made; None: it was."""
         self._stuck = Gauge("hcs_cpn_stuck_jobs", "Jobs without a step for too long.", registry=self.registry)
         store.on_change(self._changed)
 
@@ -210,9 +189,7 @@ class Controller:
                 group.create_task(self._prepuller.run())
                 group.create_task(self.learner.run(self._taught))
         finally:
-            for _, task in self._stations.values():
-                task.cancel()
-            await asyncio.gather(*(task for _, task in self._stations.values()), return_exceptions=True)
+            await self._stations.close()
 
     def wake(self) -> None:
         """Decide soon."""
@@ -221,77 +198,19 @@ class Controller:
     def _changed(self, change: Change) -> None:
         """Of the store: what is on its way gets its next step, and everything else a decision."""
         if change.entry is None:
-            self._configs = {config.name: config for config in self.store.clusters()}
+            self._stations.read()
             self._wake_placed()
         elif change.entry.state in PLACED:
             self.stepper.wake(change.entry.id)
             return  # cards were taken, none became free
         self._wake.set()
 
-    def _wake_placed(self, cluster: str | None = None) -> None:
-        """Look at what is on its way now: on this cluster, or on all."""
+    def _wake_placed(self) -> None:
         for entry in self.store.entries(PLACED):
-            if cluster is None or (entry.placement is not None and entry.placement.cluster == cluster):
-                self.stepper.wake(entry.id)
+            self.stepper.wake(entry.id)
 
     def _taught(self) -> None:
         self._wake.set()
-
-    def _meet(self) -> None:
-        """Connect to clusters that came, let go of those that went."""
-        self._spend_words()
-        present = {}
-        for name, cluster in self._clusters.clusters().items():
-            with contextlib.suppress(ApiUnreachableError):
-                present[name] = cluster, cluster.client
-        for name, (station, task) in list(self._stations.items()):
-            if present.get(name) != (station.cluster, station.client) or self._built_from(name) != station.built_from:
-                task.cancel()
-                del self._stations[name]
-                self._wake_placed(name)
-        for name, (cluster, _) in present.items():
-            if name in self._stations:
-                continue
-            overlay, blobs, lost_after = self._built_from(name)
-            station = Station(
-                cluster,
-                self.store.queue_id,
-                changed=self.stepper.wake,
-                overlay=overlay,
-                blobs=blobs,
-                lost_after=lost_after,
-            )
-            self._stations[name] = station, asyncio.create_task(station.run())
-            self._wake_placed(name)
-
-    def _spend_words(self) -> None:
-        """A cluster that was given up and answers again is one as any other: its next silence is no loss."""
-        for config in list(self._configs.values()):
-            cluster = self._clusters.clusters().get(config.name) if config.gone else None
-            if cluster is not None and cluster.view().reachable:
-                log.info("a cluster that was gone is back: cluster=%s", config.name)
-                self.store.put_cluster(msgspec.structs.replace(config, gone=False))
-
-    def _built_from(self, name: str) -> tuple[Overlay, str, Milliseconds | None]:
-        config = self._configs.get(name)
-        if config is None:
-            return Overlay(), "", None
-        try:
-            overlay = msgspec.convert(config.overlay, Overlay)
-        except msgspec.ValidationError as error:
-            log.error("overlay not understood, used without it: cluster=%s error=%s", name, error)
-            overlay = Overlay()
-        return overlay, config.blobs, config.lost_after
-
-    def _station(self, name: str) -> Station | None:
-        found = self._stations.get(name)
-        return found[0] if found else None
-
-    def _gone(self, name: str) -> bool:
-        config, cluster = self._configs.get(name), self._clusters.clusters().get(name)
-        # At the start nobody has answered yet: a word of long ago must not run again what runs there since.
-        silent = self._looked and (cluster is None or not cluster.view().reachable)
-        return config is not None and config.gone and silent
 
     def _card_memory(self, cluster: str, kind: str) -> int | None:
         return next(
@@ -309,14 +228,10 @@ class Controller:
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.first_look):
-                while not all(self._synced(name) for name in {*self._configs, *self._clusters.clusters()}):
-                    self._meet()
+                while not self._stations.synced:
+                    self._stations.meet()
                     await asyncio.sleep(0.1)
-        await self._broom.sweep(station for station, _ in self._stations.values())
-
-    def _synced(self, name: str) -> bool:
-        station = self._station(name)
-        return station is not None and station.synced
+        await self._broom.sweep(self._stations)
 
     async def _decide_often(self) -> None:
         while True:
@@ -341,13 +256,13 @@ class Controller:
             self._wake.set()
 
     async def _act(self) -> None:
-        self._meet()
+        self._stations.meet()
         if not self._may_act():
-            self._looked = False
+            self._stations.looked = False
             return
-        if not self._looked:
+        if not self._stations.looked:
             await self._look_first()
-            self._looked = True
+            self._stations.looked = True
             self._wake_placed()
         await self.decide()
 
@@ -374,14 +289,14 @@ class Controller:
             self._prepuller.want(())
             return
         question = deciding.ask(situation)
-        patience = max(self._memory.patience, self._patience(question))
+        patience = max(self._memory.patience, self._fairness.patience(question, self._forecasts.revision))
         snapshot = msgspec.structs.replace(question.snapshot, patience=patience)
         question = msgspec.structs.replace(question, snapshot=snapshot)
         plan: Plan = await self._offload(lambda: self._plan(question.snapshot))
         self._promises.judge(plan, question, situation, self._last[0] if self._last else None)
         self._expected = deciding.expectations(plan, question, situation)
         self._last = question, situation
-        self._carry_out(plan, question, situation)
+        self._carrier.carry_out(plan, question, situation, self._remember)
         self._prepuller.want(self._expected_later(situation))
         self._measure.observe(time.perf_counter() - began)
 
@@ -424,7 +339,7 @@ class Controller:
             pairs=self._pairs[1],
             closed=self.settings.closed,
             lag=round(self.settings.lag * 1000),
-            gone=frozenset(name for name in self._configs if self._gone(name)),
+            gone=self._stations.all_gone(),
         )
 
     def _part(self, now: Milliseconds) -> None:
@@ -433,83 +348,6 @@ class Controller:
         for entry, placement in partings(placed, self.store.get, now, round(self.settings.lag * 1000)):
             with contextlib.suppress(StaleEntryError):
                 self.store.amend(entry, now=entry.changed, placement=placement)
-
-    def _patience(self, question: deciding.Question) -> Milliseconds:
-        """Every job joins the fair line as it comes; the line begins anew when the fleet or what is known changes."""
-        pools = question.snapshot.pools
-        key = (pools, self._forecasts.revision)
-        if self._line is None or self._line[0] != key:
-            self._line = key, FairLine(pools, self.now()), set()
-        _, line, known = self._line
-        for job in sorted(question.jobs.values(), key=lambda job: (job.arrival, job.id)):
-            if job.id not in known and job.times:
-                known.add(job.id)
-                line.join(msgspec.structs.replace(job, arrival=max(job.arrival, self.now())))
-        return line.patience
-
-    def _carry_out(self, plan: Plan, question: deciding.Question, situation: deciding.Situation) -> None:
-        """Write the starts down, all or none; the steps then follow by themselves."""
-        entries = {entry.id: entry for entry in situation.queued}
-        sent = list(situation.placed)
-        memory = deciding.Memory(plan.promises, plan.guide, question.snapshot.patience)
-        if self._data is not None:
-            for job, cluster in plan.fetches:
-                self._data.fetch(cluster, question.jobs[job].inputs)
-        with self.store.together():
-            for place in plan.starts:
-                entry = entries[place.job]
-                if not self._startable(entry, question.pools[place.pool].cluster, situation, sent):
-                    continue
-                number = sum(step.after == "Placing" for step in self.store.transitions(entry.id))
-                placement = deciding.placement_of(entry, place, question, situation, number)
-                message = f"goes to {placement.kind} of {placement.cluster}"
-                try:
-                    moved = self.store.move(
-                        entry, "Placing", now=situation.now, reason="Placed", message=message, placement=placement
-                    )
-                except StaleEntryError:
-                    continue
-                sent.append(moved)
-                self._starts.inc()
-                if place.host is not None:
-                    self._welcome(place.host, entry.id, question, situation)
-            self._give_up(plan, entries)
-            self._remember(memory)
-
-    def _welcome(self, host: str, guest: str, question: deciding.Question, situation: deciding.Situation) -> None:
-        """Write down that a host's end comes later now."""
-        entry = self.store.get(host)
-        runs = next((live for live in question.snapshot.running if live.job.id == host), None)
-        sharing = question.snapshot.sharing
-        if entry is None or runs is None or sharing is None:
-            return
-        pool = question.pools[runs.pool]
-        placement = welcomed(entry, runs, question.jobs[guest], pool, sharing, situation.now, situation.lag)
-        if placement is not None:
-            self.store.amend(entry, now=entry.changed, placement=placement)
-
-    def _give_up(self, plan: Plan, entries: Mapping[str, Entry]) -> None:
-        """A job that ran out of memory on the largest cards there are would wait for ever; its owner is told."""
-        if not all(view.reachable for view in self.views()):
-            return
-        for job, refusal in plan.refused:
-            entry = entries[job]
-            paused = any(id == job for id, _ in self.dispatcher.refused)  # larger cards may only refuse it just now
-            if refusal.reason == "TooLittleMemory" and entry.floor is not None and not paused:
-                message = f"it ran out of memory, and no cluster has cards with more: {refusal.message}"
-                with contextlib.suppress(StaleEntryError):
-                    self.store.move(entry, "Failed", now=self.now(), reason=refusal.reason, message=message)
-
-    def _startable(self, entry: Entry, cluster: str, situation: deciding.Situation, sent: Sequence[Entry]) -> bool:
-        """What the planner does not count: that the bytes are really there, and host memory."""
-        if self._data is not None and not self._data.present(cluster, entry.submission.inputs):
-            self._data.fetch(cluster, entry.submission.inputs)
-            return False
-        view = next((view for view in situation.views if view.name == cluster), None)
-        if view is None or self._shortages.fits(entry, view, sent, situation.now):
-            return True
-        self._wake.set()  # its card is somebody else's meanwhile
-        return False
 
     def _remember(self, memory: deciding.Memory) -> None:
         if memory != self._memory:
@@ -521,7 +359,7 @@ class Controller:
             await asyncio.sleep(self.settings.sweep)
             try:
                 if self._may_act():
-                    await self._broom.sweep(station for station, _ in self._stations.values())
+                    await self._broom.sweep(self._stations)
                 self._watch_over()
             except Exception:
                 log.exception("what nobody claims could not be looked after, trying again")

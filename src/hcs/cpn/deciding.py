@@ -5,6 +5,7 @@ forecasts become its values, and its answer becomes values of the queue again. P
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -20,7 +21,10 @@ from hcs.wide.entries import Entry, Placement, job_name
 from hcs.wide.fleets import Pool, why_never
 from hcs.wide.jobs import Job, Milliseconds
 from hcs.wide.network import Network
-from hcs.wide.snapshot import Place, Plan, Snapshot
+from hcs.wide.snapshot import Place, Plan, Running, Snapshot
+
+_GANGS: Final = frozenset((names.GANG, *names.COSCHEDULING_LABELS, *names.VOLCANO_ANNOTATIONS))
+"""What makes a pod a member of a gang, whose router plans it with the others: it gets no sharing group."""
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -66,11 +70,13 @@ class Question(msgspec.Struct, frozen=True):
 
 def ask(situation: Situation) -> Question:
     """The planner's snapshot of a situation."""
-    every = pools_of(situation.views, situation.placed)
+    every = pools_of(situation.views, situation.placed, situation.now)
     pools = tuple(pool for pool in every if pool.cluster not in situation.gone)
     shut, why = closed_pools(situation.views, pools, situation.placed, situation.now, situation.threshold)
     jobs = {entry.id: job_of(entry, pools, situation) for entry in situation.queued}
     running = running_of(situation.placed, lambda entry: job_of(entry, pools, situation), situation.lag)
+    # Where nothing may start, nobody is a host either.
+    running = [_alone(live) if live.pool.partition("/")[0] in why else live for live in running]
     sharing = None
     if situation.sharing and situation.pairs is not None:
         hosts = (live.job for live in running)
@@ -122,6 +128,10 @@ def job_of(entry: Entry, pools: Sequence[Pool], situation: Situation) -> Job:
     )
 
 
+def _alone(live: Running) -> Running:
+    return msgspec.structs.replace(live, job=msgspec.structs.replace(live.job, profile=""))
+
+
 def _profile(entry: Entry, found: Forecast | None, situation: Situation) -> str:
     """What it computes, where it may share a card: one that has its card to itself stays so until it ends."""
     held = entry.placement
@@ -139,7 +149,10 @@ def may_share(entry: Entry, found: Forecast | None, *, sharing: bool) -> bool:
     if found is not None and found.probe_wanted:
         return False
     template = (entry.manifest.get("spec") or {}).get("template") or {}
-    annotations = (template.get("metadata") or {}).get("annotations") or {}
+    metadata = template.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    if {*annotations, *(metadata.get("labels") or {})} & _GANGS:
+        return False
     return annotations.get(names.SHARING) != "exclusive"
 
 
@@ -150,7 +163,9 @@ def placement_of(entry: Entry, place: Place, question: Question, situation: Situ
     found = situation.forecasts.get(entry.id, {}).get(kind)
     run = question.jobs[entry.id].times[pool.kind]
     sharing, model = question.snapshot.sharing, question.jobs[entry.id].profile
-    rate = 1000
+    # Alone on its card, as it was planned, unless there is somebody who could join it with a gain.
+    shared = bool(model) and (place.host is not None or has_partner(model, pool.kind, sharing))
+    rate, job = 1000, job_name(entry.id, number)
     if place.host is not None and sharing is not None:
         host = next((live.job for live in question.snapshot.running if live.job.id == place.host), None)
         rates = sharing.rates.get((pool.kind, model, host.profile)) if host is not None else None
@@ -161,15 +176,23 @@ def placement_of(entry: Entry, place: Place, question: Question, situation: Situ
         decided=situation.now,
         expected=situation.now + run.expected * 1000 // rate,
         upper=max(place.end, situation.now + run.upper),
-        job=job_name(entry.id, number),
+        job=job,
         host=place.host,
         memory=memory_ask(entry, found),
-        # Alone on its card, as it was planned, unless there is somebody who could join it with a gain.
-        shared=bool(model) and (place.host is not None or has_partner(model, pool.kind, sharing)),
+        shared=shared,
         probe=found is not None and found.probe_wanted,
         beside=place.host or "",
         rate=rate,
+        group=_group(place.host, job, situation) if shared else "",
     )
+
+
+def _group(host: str | None, job: str, situation: Situation) -> str:
+    """The sharing group: its host's, so that it finds that card and nobody else does; alone, one of its own."""
+    if host is None:
+        return job
+    held = next((entry.placement for entry in situation.placed if entry.id == host), None)
+    return held.group if held is not None else job
 
 
 def expectations(plan: Plan, question: Question, situation: Situation) -> dict[str, Expectation]:

@@ -17,13 +17,14 @@ from typing import Any, Final
 
 import msgspec
 
+from hcs.cpn.attempts import Finished, floors, outcome_of, peak_of, told_seconds
 from hcs.cpn.clusterjobs import ForeignError, RejectedError, UnansweredError
-from hcs.cpn.endings import Ending, Messages, ending, failed_container, over, told_seconds, why_pending
+from hcs.cpn.endings import Messages, ending, failed_container, over, why_pending
 from hcs.cpn.idling import Idling
 from hcs.cpn.jobmanifest import job_manifest
 from hcs.cpn.peaks import Peaks
 from hcs.cpn.refusing import Refusals
-from hcs.cpn.reports import Report, read_log, read_pods
+from hcs.cpn.reports import read_log, read_pods
 from hcs.cpn.watching import Station
 from hcs.kube import resources
 from hcs.store.errors import StaleEntryError
@@ -34,12 +35,6 @@ from hcs.wide.lifecycle import PLACED
 
 log = logging.getLogger(__name__)
 
-GIB: Final = 1 << 30
-_OUTCOMES: Final = {
-    "Completed": "succeeded",
-    "AcceleratorOutOfMemory": "accelerator-oom",
-    "HostOutOfMemory": "host-oom",
-}
 _LONGEST_PAUSE: Final = 30.0
 _PROBES: Final = 2
 """So many steps at once are taken on a cluster out of reach: each may wait for as long as a request can, and others
@@ -65,16 +60,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_lines: int = 400
     log_bytes: int = 64 * 1024
     progress_seconds: float = 15.0
-
-
-class Finished(msgspec.Struct, frozen=True):
-    """An attempt that is over, for whoever learns from it: written with the change of state, or not at all."""
-
-    entry: Entry
-    outcome: str
-    seconds: float
-    peak_memory: Bytes | None
-    memory_source: str
 
 
 class Dispatcher:
@@ -371,11 +356,10 @@ class Dispatcher:
         text = await self._log(entry, station, pods)
         ended = ending(job, pods, text, self._messages)
         report = read_log(text).over(read_pods(pods))
-        peak, source = _peak(report, self.peaks.of(job.metadata.uid), ended, placement.memory)
+        peak, source = peak_of(report, self.peaks.of(job.metadata.uid), ended, placement.memory)
         seconds = self._seconds(entry, pods)
-        outcome = _OUTCOMES.get(ended.kind, "failed")
         with self._store.together():
-            self._learned(Finished(entry, outcome, seconds, peak, source))
+            self._learned(Finished(entry, outcome_of(ended), seconds, peak, source))
             if text:
                 self._store.put_log(entry.id, entry.attempts, text)
             if ended.succeeded:
@@ -383,7 +367,7 @@ class Dispatcher:
             elif entry.state == "Cancelling" or ended.kind == "DeadlineExceeded":
                 self._move(entry, "Failed", ended.kind, ended.message, attempts=entry.attempts + 1)
             else:
-                self._again(entry, ended.kind, ended.message, job=job)
+                self._again(entry, ended.kind, ended.message)
 
     async def _log(self, entry: Entry, station: Station, pods: list[resources.Pod]) -> str:
         ended = failed_container(pods)
@@ -408,12 +392,13 @@ class Dispatcher:
             return max(seen, 0.001)
         return max((self._now() - (placement.started or placement.decided)) / 1000, 0.001)
 
-    def _again(
-        self, entry: Entry, reason: str, message: str, *, counts: bool = True, job: resources.Job | None = None
-    ) -> None:
+    def _again(self, entry: Entry, reason: str, message: str, *, counts: bool = True) -> None:
         """Back into the queue behind the others, or out of it when that was once too often."""
         attempts = entry.attempts + counts
-        changes: dict[str, Any] = {"attempts": attempts, **self._floors(entry, reason, job)}
+        placement = entry.placement
+        assert placement is not None
+        whole = self._card_memory(placement.cluster, placement.kind)
+        changes: dict[str, Any] = {"attempts": attempts, **floors(entry, reason, whole)}
         limit = self.settings.attempts
         if reason == "JobFailed" and isinstance(own := (entry.manifest.get("spec") or {}).get("backoffLimit"), int):
             limit = max(1, min(limit, own + 1))
@@ -421,9 +406,9 @@ class Dispatcher:
             said = f"{message}; that was attempt {attempts} of {limit}: look at its log ('hcs cpn job {entry.id}')"
             self._move(entry, "Failed", "TooManyFailures", f"{reason}: {said}", **changes)
             return
-        if reason == "JobFailed" and entry.placement is not None:
+        if reason == "JobFailed":
             pause = min(360.0, self.settings.retry_pause * 2.0 ** (attempts - 1))
-            self.refused[entry.id, entry.placement.cluster] = self._now() + round(pause * 1000)
+            self.refused[entry.id, placement.cluster] = self._now() + round(pause * 1000)
         self._requeue(entry, reason, message, **changes)
 
     def _lose(self, entry: Entry, cluster: str) -> None:
@@ -436,22 +421,6 @@ class Dispatcher:
 
     def _requeue(self, entry: Entry, reason: str, message: str, **changes: Any) -> None:
         self._move(entry, "Queued", reason, message, behind=True, **changes)
-
-    def _floors(self, entry: Entry, reason: str, job: resources.Job | None) -> dict[str, Any]:
-        """What ran out must be more next time."""
-        placement = entry.placement
-        assert placement is not None
-        if reason == "AcceleratorOutOfMemory":
-            whole = self._card_memory(placement.cluster, placement.kind)
-            # Alone on its card it had all of it; on a shared one, what it was dispatched with.
-            had = placement.memory if placement.shared else max(whole or 0, placement.memory or 0)
-            if had:
-                step = max(had // 4, GIB) if placement.shared else 1
-                return {"floor": max(entry.floor or 0, had + step)}
-        if reason == "HostOutOfMemory":
-            had = max(entry.submission.host_memory, entry.host_floor or 0)
-            return {"host_floor": had + had // 2 if had else 2 * GIB}
-        return {}
 
     def _move(self, entry: Entry, after: Any, reason: str, message: str, **changes: Any) -> Entry:
         moved = self._store.move(entry, after, now=self._now(), reason=reason, message=message, **changes)
@@ -477,15 +446,6 @@ class Dispatcher:
         level = logging.WARNING if waited > self.settings.step_limit else logging.INFO
         log.log(level, "no step possible: job=%s state=%s waited=%.0f %s", entry.id, entry.state, waited, message)
         return min(_LONGEST_PAUSE, 0.25 * 2.0 ** min(count, 10))
-
-
-def _peak(report: Report, metric: Bytes | None, ended: Ending, allowed: Bytes | None) -> tuple[Bytes | None, str]:
-    """The most memory it took, and who says so."""
-    if ended.kind == "AcceleratorOutOfMemory" and allowed is not None:
-        return allowed, "what it was allowed when it ran out"
-    if report.peak_memory is not None:
-        return report.peak_memory, "the job's own report"
-    return (metric, "the cluster's metrics") if metric is not None else (None, "nobody")
 
 
 def _container(pod: resources.Pod) -> str | None:

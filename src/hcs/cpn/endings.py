@@ -13,7 +13,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from hcs.cpn.idling import moment
 from hcs.kube.resources import Job
 from hcs.model.pods import Pod
 
@@ -115,18 +114,6 @@ def _failed_condition(job: Job) -> tuple[str, str]:
         if condition.get("type") == "Failed" and condition.get("status") == "True":
             return str(condition.get("reason") or ""), str(condition.get("message") or "")
     return "", ""
-
-
-def told_seconds(pods: Iterable[Pod]) -> float | None:
-    """By the kubelets: from the first container's start to the last one's end."""
-    begins, ends = [], []
-    for pod in pods:
-        for status in pod.status.containerStatuses or ():
-            ended = (status.get("state") or {}).get("terminated") or {}
-            if ended.get("startedAt") and ended.get("finishedAt"):
-                begins.append(moment(ended["startedAt"]))
-                ends.append(moment(ended["finishedAt"]))
-    return max(ends) - min(begins) if ends else None
 
 
 def why_pending(pods: Iterable[Pod]) -> str:

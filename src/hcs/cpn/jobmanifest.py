@@ -87,10 +87,11 @@ def _pod_metadata(
     ours = {names.MODELS: placement.kind}
     if cards_of_a_pod(entry) == 1:
         ours[names.SHARING] = "shared" if placement.shared else "exclusive"
-    theirs = {
-        "labels": user.get("labels") or {},
-        "annotations": {**_texts(user.get("annotations") or {}), **ours},
-    }
+        if placement.shared and placement.group:
+            ours[names.SHARING_GROUP] = placement.group
+    said = _texts(user.get("annotations") or {})
+    said.pop(names.SHARING_GROUP, None)  # whom it shares a card with is what was planned
+    theirs = {"labels": user.get("labels") or {}, "annotations": {**said, **ours}}
     made: dict[str, Any] = merge(theirs, overlay.metadata)
     own = {key: value for key, value in (made.get("labels") or {}).items() if key not in _CONTROLLERS}
     made["labels"] = {**own, **labels}

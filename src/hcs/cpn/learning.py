@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from hcs.cpn.dispatch import Finished
+from hcs.cpn.attempts import Finished
 from hcs.cpn.forecasts import Forecasts, Predicts
 from hcs.predict.jobs import JobPredictor, ModelFileError, Run
 from hcs.store.errors import StoreError

@@ -18,6 +18,8 @@ from hcs.wide.snapshot import Running
 BLACKOUT: Final[Milliseconds] = 60_000
 """For so long at least nothing is started on a cluster that is out of reach, or too busy; what is promised there for
 later stays so."""
+RATED: Final[Milliseconds] = 60_000
+"""Over how long the use of a CPU is measured: of a job that began within, the figure shows a part only."""
 
 
 def kind_at(cluster: str, kind: str) -> str:
@@ -39,7 +41,7 @@ def kind_of(pool: Pool) -> str:
     return pool.kind.removeprefix(f"{pool.cluster}/")
 
 
-def pools_of(views: Sequence[ClusterView], placed: Sequence[Entry]) -> tuple[Pool, ...]:
+def pools_of(views: Sequence[ClusterView], placed: Sequence[Entry], now: Milliseconds) -> tuple[Pool, ...]:
     """All pools. One never has fewer cards than our own Jobs hold there: cards may fail under a Job."""
     held = cards_held(placed)
     found: dict[tuple[str, str], PoolView | None] = {
@@ -51,9 +53,42 @@ def pools_of(views: Sequence[ClusterView], placed: Sequence[Entry]) -> tuple[Poo
     for (cluster, kind), pool in sorted(found.items()):
         free = max(0, pool.usable - pool.taken) if pool is not None else 0
         cards = max(free, held.get((cluster, kind), 0))
-        memory = pool.memory if pool is not None else None
-        made.append(Pool(cluster, kind_at(cluster, kind), cards, memory))
+        if pool is None:
+            made.append(Pool(cluster, kind_at(cluster, kind), cards))
+            continue
+        ours = [entry for entry in placed if (at := entry.placement) and (at.cluster, at.kind) == (cluster, kind)]
+        busy = 0 if pool.cpu is None else busy_beside(pool, pool.cpu, ours, now)
+        made.append(Pool(cluster, kind_at(cluster, kind), cards, pool.memory, pool.cpu, busy))
     return tuple(made)
+
+
+def busy_beside(pool: PoolView, share: int, ours: Sequence[Entry], now: Milliseconds) -> int:
+    """Millicores that others keep busy of a card's ``share`` of its node's CPU.
+
+    It is what their pods ask for, or what was measured beyond what our jobs of then ask for, whichever is more: theirs
+    may take more than they asked, and ours count with what they ask. So all together are never taken for less than was
+    measured. Who asks for more than the share of its own cards takes from the others'.
+    """
+    cards = max(1, pool.usable)
+    together: dict[str, int] = {}
+    entries = {entry.id for entry in ours}
+    for entry in ours:
+        host = entry.placement.host if entry.placement is not None else None
+        key = host if host in entries else entry.id
+        own = share * entry.submission.cards if key == entry.id else 0
+        together[key] = together.get(key, 0) + _cpu(entry) - own
+    beyond = sum(max(0, more) for more in together.values())
+    theirs = pool.cpu_asked
+    if pool.cpu_busy is not None:
+        measured = now - pool.cpu_busy.age - RATED
+        seen = sum(_cpu(entry) for entry in ours if (at := entry.placement) and (at.started or at.decided) <= measured)
+        theirs = max(theirs, (round(pool.cpu_busy.value * share * cards) - seen) // cards)
+    return theirs + -(-beyond // cards)
+
+
+def _cpu(entry: Entry) -> int:
+    """Millicores that all its pods ask for."""
+    return entry.submission.cpu * entry.submission.pods
 
 
 def cards_held(placed: Iterable[Entry]) -> dict[tuple[str, str], int]:

@@ -2,7 +2,8 @@
 
 A job may share where its memory is known (it is dispatched with that as its quota, so neither can take the other's) and
 nobody asked for the whole card. The rates are the predictor's. When a guest joins, the host's end is believed to come
-later; when either ends, the other goes on at full rate. Which card it is, the cluster's router decides. Pure.
+later; when either ends, the other goes on at full rate. Which card it is, the cluster's router decides; that
+nobody else comes there, their sharing group says. Pure.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

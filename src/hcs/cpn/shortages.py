@@ -32,6 +32,10 @@ class Shortages:
         paused = {id for id, _ in self._refused}
         self._told = {id: message for id, message in self._told.items() if id in paused}
 
+    def paused(self, id: str) -> bool:
+        """Whether some cluster is left out for an entry just now."""
+        return any(id == other for other, _ in self._refused)
+
     def note(self, id: str) -> str:
         """Why an entry was not started, as reason and sentence; empty: for no such reason."""
         return self._told.get(id, "")

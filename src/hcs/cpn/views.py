@@ -25,6 +25,10 @@ class PoolView(msgspec.Struct, frozen=True, omit_defaults=True):
     ``taken`` is in cards, and counts pods and Jobs of others as the cluster's API shows them. ``memory`` is one card's
     in bytes. ``busy`` is the mean utilisation (0 to 1) and ``used`` the mean memory in use, from metrics. ``ours`` are
     cards that pods we sent hold, also where others share them; so ``usable - taken - ours`` are free by the API.
+
+    ``cpu`` is each usable card's share of its node's CPU in millicores, the mean of the pool, None: not known;
+    ``cpu_asked`` is what pods of others ask of that, and ``cpu_busy`` the share of the hosts' CPU in use (0 to 1), by
+    whomever, from metrics.
     """
 
     kind: str
@@ -34,6 +38,9 @@ class PoolView(msgspec.Struct, frozen=True, omit_defaults=True):
     busy: Reading | None = None
     used: Reading | None = None
     ours: int = 0
+    cpu: int | None = None
+    cpu_asked: int = 0
+    cpu_busy: Reading | None = None
 
 
 class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -95,6 +95,8 @@ class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     reuses: dict[str, str] = {}
     """Init container → the main container whose grants it has before that one starts; they count once."""
     peers: Peers | None = None
+    group: str = ""
+    """The sharing group: on its cards are shares of this group alone."""
     cores: dict[str, tuple[CoreGrant, ...]] = {}
     """Container → the rectangles the router chose for it; what is missing the board's plugin chooses."""
 

@@ -38,6 +38,7 @@ VENDORS: Final = f"{DOMAIN}/vendors"
 MODELS: Final = f"{DOMAIN}/models"
 WORKLOAD: Final = f"{DOMAIN}/workload"
 SHARING: Final = f"{DOMAIN}/sharing"
+SHARING_GROUP: Final = f"{DOMAIN}/sharing-group"
 SUBSTITUTION: Final = f"{DOMAIN}/substitution"
 PORTABLE: Final = f"{DOMAIN}/portable"
 INTERCONNECT: Final = f"{DOMAIN}/interconnect"
@@ -58,6 +59,7 @@ USER_ANNOTATIONS: Final = frozenset(
         MODELS,
         WORKLOAD,
         SHARING,
+        SHARING_GROUP,
         SUBSTITUTION,
         PORTABLE,
         INTERCONNECT,

@@ -12,6 +12,7 @@ admission always writes for per-card requests.
 """
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, cast
 
@@ -29,6 +30,7 @@ from hcs.model.refusals import Refusal, RefusedError
 Sharing = Literal["shared", "exclusive"]
 Substitution = Literal["never", "ask", "auto"]
 
+_GROUP: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 MAX_CARDS: Final = 1024
 """More cards than any node has; a request above it is a typing mistake."""
 
@@ -62,6 +64,8 @@ class ComputeRequest(msgspec.Struct, frozen=True):
     models: tuple[str, ...] = ()
     workload: str = DEFAULT_WORKLOAD
     sharing: Sharing = "shared"
+    group: str = ""
+    """With whom alone it shares its card, as namespace and name; empty: with all whose group is empty as well."""
     substitution: Substitution = "never"
     portable: bool = False
     runtime: str = ""
@@ -115,17 +119,21 @@ def read_request(pod: Pod) -> ComputeRequest | None:
     reuses = _read_init(pod, requests, sharing, refusals)
     choices = _read_annotations(annotations, refusals)
     locality = read_locality(annotations, refusals)
+    in_gang = False
     try:
-        read_membership(pod)
+        membership = read_membership(pod)
+        in_gang = membership is not None and membership.origin == "hcs"
     except RefusedError as error:
         refusals.extend(error.refusals)
-    if refusals:
-        raise RefusedError(*sorted(set(refusals)))
     by_total = any(r.total is not None and r.vram == 0 for r in requests)
     effective = "exclusive" if sharing == "exclusive" or whole or by_total else "shared"
+    group = _read_group(pod, refusals, whole=effective == "exclusive", in_gang=in_gang)
+    if refusals:
+        raise RefusedError(*sorted(set(refusals)))
     return ComputeRequest(
         containers=tuple(requests),
         sharing=cast(Sharing, effective),
+        group=group,
         vendors=choices.vendors,
         models=choices.models,
         workload=choices.workload,
@@ -203,6 +211,26 @@ def _read_annotations(annotations: Mapping[str, str], refusals: list[Refusal]) -
             if key.startswith(names.ENTRYPOINT_PREFIX)
         ),
     )
+
+
+def _read_group(pod: Pod, refusals: list[Refusal], *, whole: bool, in_gang: bool) -> str:
+    """The sharing group with its namespace: nobody comes into a group of another."""
+    name, key = pod.annotations.get(names.SHARING_GROUP, ""), names.SHARING_GROUP
+    if not name:
+        return ""
+    if _GROUP.fullmatch(name) is None:
+        refusals.append(
+            Refusal("BadSharingGroup", f"annotation {key} is a name of at most 63 letters, digits, '-', '_' and '.'")
+        )
+    elif whole:
+        refusals.append(
+            Refusal("GroupOfWholeCards", f"annotation {key} is about shares of a card, and this asks for whole cards")
+        )
+    elif in_gang:
+        refusals.append(
+            Refusal("GroupInGang", f"annotation {key} is not kept among the members of a gang; remove one of the two")
+        )
+    return f"{pod.metadata.namespace or 'default'}/{name}"
 
 
 def _read_container(container: Container, sharing: str | None, refusals: list[Refusal]) -> ContainerRequest | None:

@@ -46,6 +46,8 @@ class Ask(msgspec.Struct, frozen=True, eq=False, dict=True):
     able: Mask | None = None
     """[D] The devices that can serve, where more than their kind and state decides that: what their nodes' container
     runtimes can do, the pod's rules about links, networks and data."""
+    key: int = 0
+    """Of its sharing group, see :func:`hcs.placement.snapshot.key_of`."""
     likes: Integers | None = None
     """[N] How much the request prefers each node, from 0 to 100; None where it prefers none."""
 
@@ -105,6 +107,7 @@ def ask_of(
     capacities: Sequence[tuple[str, int]] = (),
     able: Sequence[Mask | None] = (),
     likes: Integers | None = None,
+    key: int = 0,
 ) -> Ask:
     """Lay a request out.
 
@@ -115,6 +118,7 @@ def ask_of(
         able: for each container, [D] the devices that can serve it as far as anything but what is held decides; None
             where the kinds and the state of the devices say all about it.
         likes: [N] how much each node is preferred, from 0 to 100.
+        key: of its sharing group; 0: none.
     """
     columns, masks = dict(capacities), tuple(able) or (None,) * len(appraisals)
     needs = np.array([columns.get(name, 0) for name in fleet.columns], dtype=np.int64)
@@ -145,12 +149,15 @@ def ask_of(
         thrift=_thrift(np.where(serves, together, 0) if appraisals else nothing, vram, fast),
         containers=tuple(appraisals),
         parts=(
-            tuple(ask_of(fleet, (one,), capacities, (mask,)) for one, mask in zip(appraisals, masks, strict=True))
+            tuple(
+                ask_of(fleet, (one,), capacities, (mask,), key=key) for one, mask in zip(appraisals, masks, strict=True)
+            )
             if len(appraisals) > 1
             else ()
         ),
         able=masks[0] if len(masks) == 1 else None,
         likes=likes,
+        key=key,
     )
 
 

@@ -28,6 +28,8 @@ REMEMBERED: Final = 256
 _BATCH: Final = 1024
 """Rows scored at once: enough to be fast, few enough to stay in the processor's cache."""
 _DROPPED: Final = -1
+_TOGETHER: Final = 1 << 40
+"""More than any policy's score: a share goes to the card of its sharing group before all others."""
 _LOG: Final = 1 << 17
 """Changes that are noted. Far more than there are groups: an ask that missed so many is scored anew instead."""
 
@@ -89,6 +91,8 @@ def score(
 def _score_shares(rows: Rows, ask: Ask, policy: Policy, outlook: Outlook) -> tuple[Integers, Integers]:
     fits = shares_that_fit(rows, ask)
     scores = np.where(fits, policy.shares(rows, ask, fits, outlook), _DROPPED)
+    if ask.key:
+        scores += _TOGETHER * (fits & (rows.tenants > 0))
     best: Integers = scores.max(axis=1)
     if not policy.snug:
         return best, scores.argmax(axis=1)
@@ -161,7 +165,10 @@ def _take_best(
         if ask.cardless:
             return Chosen(best, (), int(scores[best]))
         if policy.chance and not ask.compound and places[best] >= 0:
-            fits = shares_that_fit(rows_of(snapshot, np.array([best])), ask)[0]
+            rows = rows_of(snapshot, np.array([best]))
+            fits = shares_that_fit(rows, ask)[0]
+            of_group = fits & (rows.tenants[0] > 0)
+            fits = of_group if ask.key and of_group.any() else fits
             place = _by_lot(np.where(fits, 0, _DROPPED), seed + 1)
         else:
             place = int(places[best])
@@ -254,7 +261,7 @@ class Board:
             for position in devices:
                 kind = fleet.kind[position]
                 whole = bool(ask.whole[kind])
-                live.used[:, position] += ask.bytes[kind], ask.milliacu[kind], 1, whole
+                live.used[:, position] += ask.bytes[kind], ask.milliacu[kind], 1, whole, 0 if whole else ask.key
         if not ask.cardless:
             live.hosts[tag_of(sum(map(len, chosen.devices)) if ask.whole.any() else 0), chosen.group] += 1
         live.taken[node] += ask.needs

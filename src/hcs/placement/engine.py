@@ -30,7 +30,7 @@ from hcs.placement.packing import Choice, cards_of
 from hcs.placement.plans import Explanation, NodeRefusal, Placement, Unplaceable, summarise
 from hcs.placement.policies import POLICIES, Chosen
 from hcs.placement.rows import cards_open, rows_of, shares_that_fit
-from hcs.placement.snapshot import Snapshot
+from hcs.placement.snapshot import Snapshot, key_of
 from hcs.ura.demand import label
 from hcs.ura.exchange import weaker
 
@@ -186,7 +186,7 @@ def look_at(fleet: Fleet, policy: str, mix: tuple[tuple[ComputeRequest, int], ..
 def laid_out(fleet: Fleet, request: ComputeRequest, appraisals: Sequence[Appraisal]) -> Ask:
     """A request as the engine weighs it, with every device that some filter drops whatever is held left out."""
     able = [_able(fleet, appraisal) for appraisal in appraisals]
-    return ask_of(fleet, appraisals, request.capacities, able, likes(fleet, request))
+    return ask_of(fleet, appraisals, request.capacities, able, likes(fleet, request), key_of(request.group))
 
 
 def _able(fleet: Fleet, appraisal: Appraisal) -> Mask | None:
@@ -304,6 +304,7 @@ def placement_of(
         reuses=dict(request.reuses),
         reason=f"placed on {node}, {label(device)}: {why}",
         capacities=dict(request.capacities),
+        group="" if all(whole) else request.group,
     )
 
 

@@ -20,7 +20,7 @@ from hcs.model.requests import ContainerRequest
 from hcs.placement.appraisals import Appraisal
 from hcs.placement.fleet import Mask
 from hcs.placement.nearness import NEARNESS, keeping_rules
-from hcs.placement.snapshot import Snapshot
+from hcs.placement.snapshot import Snapshot, key_of
 from hcs.placement.supply import cards_needed, nodes_of
 from hcs.ura.demand import Demand, label
 
@@ -278,7 +278,7 @@ class WholeCardsFree:
 
 
 class ShareFits:
-    """A card that is shared has the memory and the compute left, and no owner."""
+    """A card that is shared has the memory and the compute left, no owner, and no tenants of another sharing group."""
 
     stage: Final = "occupancy"
 
@@ -288,6 +288,7 @@ class ShareFits:
             (snapshot.free_bytes >= appraisal.bytes[kind])
             & (snapshot.free_milliacu >= appraisal.milliacu[kind])
             & (snapshot.whole == 0)
+            & snapshot.open_to(key_of(appraisal.request.group))
         )
         kept: Mask = fits | _by_kind(snapshot, appraisal.whole)
         return kept

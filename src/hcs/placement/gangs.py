@@ -13,7 +13,7 @@ from hcs.model.allocations import Allocation
 from hcs.model.refusals import Refusal
 from hcs.model.requests import ComputeRequest
 from hcs.placement.plans import Placement
-from hcs.placement.snapshot import Snapshot
+from hcs.placement.snapshot import Snapshot, key_of
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -90,6 +90,7 @@ def check_plan(snapshot: Snapshot, plan: GangPlan) -> Refusal | None:
     """
     fleet = snapshot.fleet
     taken: dict[int, list[tuple[int, int, bool]]] = {}
+    keys: dict[int, set[int]] = {}
     for member in plan.members:
         placement = member.placement
         node = fleet.node_index.get(placement.node)
@@ -101,10 +102,12 @@ def check_plan(snapshot: Snapshot, plan: GangPlan) -> Refusal | None:
                 if device is None or not fleet.usable[device]:
                     return _stale(plan, f"card {grant.device} of {placement.node} is gone or takes no new work")
                 taken.setdefault(device, []).append((grant.bytes, grant.milliacu, placement.exclusive))
+                keys.setdefault(device, set()).add(key_of(placement.group))
     free_bytes, free_milliacu = snapshot.free_bytes, snapshot.free_milliacu
     for device, parts in taken.items():
         whole = any(exclusive for _, _, exclusive in parts)
         crowded = snapshot.whole[device] > 0 or (whole and (len(parts) > 1 or snapshot.tenants[device] > 0))
+        crowded = crowded or not all(snapshot.open_to(key)[device] for key in keys[device])
         if (
             crowded
             or sum(part[0] for part in parts) > free_bytes[device]

@@ -13,7 +13,7 @@ from hcs.model.quantities import show_acu, show_bytes
 from hcs.model.requests import ComputeRequest
 from hcs.placement.appraisals import Appraisal, ReferenceRates, VendorBound, appraise
 from hcs.placement.fleet import Integers, Mask
-from hcs.placement.snapshot import Snapshot
+from hcs.placement.snapshot import Snapshot, key_of
 from hcs.ura.demand import label
 
 
@@ -71,12 +71,12 @@ def _of_container(snapshot: Snapshot, appraisal: Appraisal, cards: Mask) -> Miss
 
 
 def _shares(snapshot: Snapshot, appraisal: Appraisal, positions: Integers) -> Miss | None:
-    """The card with the most of what a share needs; one that somebody owns whole has nothing."""
+    """The card with the most of what a share needs; one that somebody owns, or another sharing group, has nothing."""
     if not len(positions):
         return None
     fleet = snapshot.fleet
     kind = fleet.kind[positions]
-    owned = snapshot.whole[positions] > 0
+    owned = ((snapshot.whole > 0) | ~snapshot.open_to(key_of(appraisal.request.group)))[positions]
     bytes_free = np.where(owned, 0, snapshot.free_bytes[positions])
     acu_free = np.where(owned, 0, snapshot.free_milliacu[positions])
     bytes_asked, acu_asked = appraisal.bytes[kind], appraisal.milliacu[kind]

@@ -212,7 +212,9 @@ class Placer:
     def _learn(self, request: ComputeRequest) -> None:
         if not self._chooses.learns:
             return
-        plain = msgspec.structs.replace(request, preferences=()) if request.preferences else request
+        plain = request
+        if request.preferences or request.group:
+            plain = msgspec.structs.replace(request, preferences=(), group="")
         self._seen[_shape(plain)] += 1
         total = self._seen.total()
         if total >= self._learn_at:

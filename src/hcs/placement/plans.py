@@ -16,8 +16,8 @@ class Placement(msgspec.Struct, frozen=True):
     """Where a pod goes and what each of its containers gets there.
 
     ``exclusive``: all its cards are given whole. ``exchange`` is set where the cards stand in for others. ``reason`` is
-    one sentence for the pod's ``route-reason``. ``score`` compares places of one call only. ``reuses`` and ``peers``
-    are those of the allocation.
+    one sentence for the pod's ``route-reason``. ``score`` compares places of one call only. ``group``, ``reuses`` and
+    ``peers`` are those of the allocation.
     """
 
     node: str
@@ -33,6 +33,7 @@ class Placement(msgspec.Struct, frozen=True):
     reuses: dict[str, str] = {}
     peers: Peers | None = None
     capacities: dict[str, int] = {}
+    group: str = ""
 
     @property
     def devices(self) -> frozenset[str]:
@@ -55,6 +56,7 @@ class Placement(msgspec.Struct, frozen=True):
             reuses=self.reuses,
             peers=self.peers,
             capacities=self.capacities,
+            group=self.group,
         )
 
 

@@ -55,7 +55,9 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
     kind: Integers
     row_kind: Integers
     usable: Mask
-    """Fit for use, and without an owner."""
+    """Fit for use, and without an owner, be that one pod or a sharing group."""
+    keys: Integers
+    """The sums of the keys of the tenants' sharing groups."""
     free_bytes: Integers
     free_milliacu: Integers
     tenants: Integers
@@ -141,8 +143,8 @@ def rows_of(snapshot: Snapshot, group: Integers | None = None) -> Rows:
     if group is None:
         group = np.arange(len(fleet.group_node))
     slots, vram = grid.slots.take(group, axis=0), grid.vram.take(group, axis=0)  # ``take`` is twice as fast as []
-    used = snapshot.used.take(slots, axis=1) if len(fleet.devices) else np.zeros((4, *slots.shape), dtype=np.int64)
-    usable = grid.usable.take(group, axis=0) & (used[3] == 0)
+    used = snapshot.used.take(slots, axis=1) if len(fleet.devices) else np.zeros((5, *slots.shape), dtype=np.int64)
+    usable = grid.usable.take(group, axis=0) & (used[3] == 0) & (used[4] == 0)
     free_bytes = np.maximum(vram - used[0], 0)
     free = np.floor(free_bytes * float(CARD) / grid.vram_divisor.take(group, axis=0))
     if grid.rated:
@@ -166,6 +168,7 @@ def rows_of(snapshot: Snapshot, group: Integers | None = None) -> Rows:
         kind=kind,
         row_kind=kind[:, 0],
         usable=usable,
+        keys=used[4],
         free_bytes=free_bytes,
         free_milliacu=free_milliacu,
         tenants=used[2],
@@ -179,7 +182,10 @@ def rows_of(snapshot: Snapshot, group: Integers | None = None) -> Rows:
 def shares_that_fit(rows: Rows, ask: Ask) -> Mask:
     """[B, W] The devices that can give an ask its share of one card now."""
     by, kind = ask.by_kind, rows.kind
-    fits: Mask = rows.usable & by.shared[kind] & (rows.free_bytes >= by.bytes[kind])
+    usable = rows.usable
+    if ask.key:
+        usable = rows.grid.usable.take(rows.group, axis=0) & (rows.keys == rows.tenants * ask.key)
+    fits: Mask = usable & by.shared[kind] & (rows.free_bytes >= by.bytes[kind])
     if rows.grid.rated:
         fits &= rows.free_milliacu >= by.milliacu[kind]
     elif ask.milliacu.any():

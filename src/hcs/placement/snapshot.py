@@ -9,6 +9,7 @@ gives exactly the snapshot of before. Free amounts are never negative.
 """
 
 from collections.abc import Callable, Iterable
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -23,6 +24,8 @@ _BYTES: Final = 0
 _MILLIACU: Final = 1
 _TENANTS: Final = 2
 _WHOLE: Final = 3
+_KEYS: Final = 4
+_ROWS: Final = 5
 
 HOSTED: Final = ("share", "1", "2", "up to 4", "more")
 """By what they hold of a group's cards, the classes of containers that are counted."""
@@ -50,7 +53,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
 
     fleet: Fleet
     used: Integers
-    """[4, D] Bytes, milliacu, tenants (grants) and tenants that hold the card whole."""
+    """[5, D] Bytes, milliacu, tenants (grants), tenants that hold the card whole, and the sum of the keys of their
+    sharing groups: where all are of one group it is their number times its key, where none is of any it is 0."""
     taken: Integers
     """[N, X] What is taken of each node's columns."""
     hosts: Integers
@@ -67,7 +71,7 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
         """The same, of hardware that is laid out already."""
         empty = cls(
             fleet,
-            np.zeros((4, len(fleet.devices)), dtype=np.int64),
+            np.zeros((_ROWS, len(fleet.devices)), dtype=np.int64),
             np.zeros_like(fleet.room),
             np.zeros((len(HOSTED), len(fleet.group_node)), dtype=np.int64),
         )
@@ -118,6 +122,11 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
         """[D] How many of them are of pods that own their cards; more than one is an over-commitment."""
         whole: Integers = self.used[_WHOLE]
         return whole
+
+    def open_to(self, key: int) -> Mask:
+        """[D] The devices whose tenants a share of the sharing group of this key may join: those of its own."""
+        mask: Mask = self.used[_KEYS] == self.tenants * key
+        return mask
 
     @property
     def overcommitted(self) -> tuple[tuple[str, str], ...]:
@@ -216,7 +225,7 @@ def apply(snapshot: Snapshot, allocation: Allocation, sign: int) -> list[StrayGr
     """
     fleet, node = snapshot.fleet, allocation.node
     number = fleet.node_index.get(node)
-    stray = []
+    stray, key = [], key_of(allocation.group)
     for container, grants in allocation.containers.items():
         last = None
         for grant in grants:
@@ -225,6 +234,7 @@ def apply(snapshot: Snapshot, allocation: Allocation, sign: int) -> list[StrayGr
                 stray.append(StrayGrant(node, grant.device, allocation.pod, container))
             else:
                 _add(snapshot.used, position, grant, sign, allocation.exclusive)
+                snapshot.used[_KEYS, position] += sign * key
                 last = position
         if last is not None:
             whole = allocation.exclusive or len(grants) > 1
@@ -270,6 +280,11 @@ def tag_of(cards: int) -> int:
     'up to 4'
     """
     return min(cards, 2) if cards <= 2 else 3 if cards <= 4 else 4
+
+
+def key_of(group: str) -> int:
+    """A number for a sharing group, 0 for none. Different groups have different ones, as surely as 40 bits can."""
+    return 1 + int.from_bytes(blake2b(group.encode(), digest_size=5).digest(), "big") if group else 0
 
 
 def _add(used: Integers, position: int, grant: Grant, sign: int, exclusive: bool) -> None:

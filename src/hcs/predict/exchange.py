@@ -9,17 +9,18 @@ the exchange between cards will be, which its step time never could.
 import numpy as np
 
 from hcs.predict.steptime import one_hot
-from hcs.predict.table import Floats, Table
+from hcs.predict.table import Floats, Mask, Table
 
 # Prior standard deviations, in logarithms.
 _SPREAD = {
     "level": 3.0,
     "model": 1.2,
     "card": 0.7,
-    "pairing": 0.3,
+    "pairing": 0.15,
     "alone/level": 4.0,
     "alone/model": 0.3,
     "alone/card": 0.5,
+    "alone/pairing": 0.15,
     "shape": 0.7,
     "card-shape": 0.4,
 }
@@ -39,19 +40,27 @@ class ExchangeTime:
     @property
     def spreads(self) -> Floats:
         """Prior standard deviation of each coefficient."""
+        return np.concatenate([np.full(count, _SPREAD[name]) for name, count in self._sizes()])
+
+    @property
+    def heavy(self) -> Mask:
+        """Pairings: what a model exchanges is the same on every card, but where something else takes the time."""
+        return np.concatenate([np.full(count, name == "pairing") for name, count in self._sizes()])
+
+    def _sizes(self) -> list[tuple[str, int]]:
         m, g = len(self.models) + 1, len(self.cards) + 1
-        sizes = {
-            "level": 1,
-            "model": m,
-            "card": g,
-            "pairing": m * g,
-            "alone/level": 1,
-            "alone/model": m,
-            "alone/card": g,
-            "shape": 4,
-            "card-shape": 4 * g,
-        }
-        return np.concatenate([np.full(count, _SPREAD[name]) for name, count in sizes.items()])
+        return [
+            ("level", 1),
+            ("model", m),
+            ("card", g),
+            ("pairing", m * g),
+            ("alone/level", 1),
+            ("alone/model", m),
+            ("alone/card", g),
+            ("alone/pairing", m * g),
+            ("shape", 4),
+            ("card-shape", 4 * g),
+        ]
 
     def _blocks(self, rows: Table) -> list[tuple[str, Floats]]:
         model, card = one_hot(rows.model, self.models), one_hot(rows.card, self.cards)
@@ -68,10 +77,11 @@ class ExchangeTime:
             ("level", np.ones((len(rows), 1))),
             ("model", model),
             ("card", card),
-            ("pairing", _products(model, card)),
+            ("pairing", (1 - alone) * _products(model, card)),
             ("alone/level", alone),
             ("alone/model", alone * model),
             ("alone/card", alone * card),
+            ("alone/pairing", alone * _products(model, card)),
             ("shape", shape),
             ("card-shape", _products(card, shape)),
         ]

@@ -22,6 +22,8 @@ _FOLDS, _CLEARLY = 5, 0.98
 _REFIT_ROWS, _REFITS = 250, 10
 _REPEATS = 4  # as if the expected difference of repeated runs had been seen so often
 MIXTURES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
+_NINETY = 1.645  # half a 90 % interval of a normal distribution, in standard deviations
+_UNSURE = 1.0  # a deviation of a factor of e; what is unsurer is not a distribution any more, but not knowing
 _MOST_SAMPLES = 1e9  # more samples in a step than any card could hold is a typing mistake
 
 
@@ -29,7 +31,9 @@ _MOST_SAMPLES = 1e9  # more samples in a step than any card could hold is a typi
 class Forecast:
     """Seconds per step (or per unit the target was in) with a 90 % interval; ``fallback`` marks rows with no estimate.
 
-    All arrays have one entry per asked row.
+    ``seconds`` belongs to the mean of the rates: of a logarithm with mean m and deviation s that is exp(m - s²/2).
+    Where much is known it is the median; where little is, it lies below, because to be wrong by a factor of two upwards
+    is an error of 100 %, downwards one of 50 %. All arrays have one entry per asked row.
     """
 
     seconds: Floats
@@ -95,7 +99,8 @@ class RunTimePredictor:
         middle = (self.slowest + self.fastest) / 2
         mean = np.clip(np.where(broken, middle, mean), self.fastest, self.slowest)
         width = np.where(broken, (self.slowest - self.fastest) / 2, np.minimum(width, 5.0))
-        return Forecast(np.exp(mean), np.exp(mean - width), np.exp(mean + width), level, broken)
+        deviation = np.where(broken, 0.0, np.minimum(width / _NINETY, _UNSURE))
+        return Forecast(np.exp(mean - deviation**2 / 2), np.exp(mean - width), np.exp(mean + width), level, broken)
 
     def _mixed(self, asked: Table, level: Names) -> tuple[Floats, Floats]:
         mean, spread = self.direct.predict(asked)
@@ -138,7 +143,7 @@ class RunTimePredictor:
         for level in LEVELS:
             groups = blocks(used, level)
             known = level in (KNOWN, LAYOUT)
-            self.width[level] = 1.645 if known else 2.0
+            self.width[level] = _NINETY if known else 2.0
             if len(groups) < 3:
                 continue
             if level == KNOWN and self.training.refits and len(used) <= _REFIT_ROWS:
@@ -175,7 +180,7 @@ class RunTimePredictor:
         again = squares / (len(used) - len(cells) + _REPEATS)
         # A mean of few is unsure itself; what lies between it and the answer is smoothing, right or wrong.
         away = float(np.mean((mean - middle[where]) ** 2))
-        self.cells, self.again = cells, 1.645 * float(np.sqrt(again + away))
+        self.cells, self.again = cells, _NINETY * float(np.sqrt(again + away))
 
 
 def best_share(losses: Sequence[float]) -> float:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hcs.predict.table import Floats, Names, Table
+from hcs.predict.table import Floats, Mask, Names, Table
 
 # Prior standard deviations, in logarithms (0.7 is a factor of two). Wide where a fleet decides, narrow for pairings.
 _SPREAD = {
@@ -76,6 +76,11 @@ class StepTime:
             ("share/level", 1),
         ]
         return np.concatenate([np.full(count, _SPREAD[name]) for name, count in sizes])
+
+    @property
+    def heavy(self) -> Mask:
+        """No coefficient has heavy tails: a time is a sum of parts, and which part is odd cannot be told."""
+        return np.zeros(len(self.spreads), dtype=np.bool_)
 
 
 class Design:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -124,41 +124,68 @@ class Holding:
             await asyncio.sleep(0.02)
 
 
-def state_file() -> Path:
-    """Where the sandbox of ``hcs sandbox up`` is remembered."""
+def notes() -> Path:
+    """The folder in which sandboxes that were left behind are remembered, each in a note of its own."""
     home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(home) / "hcs" / "sandbox.json"
+    return Path(home) / "hcs"
 
 
 def remember(held: Held) -> None:
-    """Remember a sandbox that was left behind."""
-    path = state_file()
+    """Remember a sandbox that was left behind; the others that are remembered stay so."""
+    path = _note(held)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.encode(held))
 
 
-def recall() -> Held | None:
-    """The remembered sandbox if it still runs. A stale note is removed, with all that its sandbox has left."""
-    path = state_file()
-    try:
-        held = msgspec.json.decode(path.read_bytes(), type=Held)
-    except (OSError, msgspec.DecodeError):
-        return None
-    if held.alive:
-        return held
-    if held.kubeconfig_changed:
-        remove_context(Path(held.kubeconfig_changed), CONTEXT, held.context_before)
-    path.unlink(missing_ok=True)
-    shutil.rmtree(held.directory, ignore_errors=True)
-    return None
+def recall() -> list[Held]:
+    """The remembered sandboxes that still run; of two that were started at once each is remembered.
+
+    Stale notes are removed, with all that their sandboxes have left.
+    """
+    every = []
+    for path in sorted(notes().glob("sandbox-*.json")):
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            every.append(msgspec.json.decode(path.read_bytes(), type=Held))
+    return forget([held for held in every if not held.alive], [held for held in every if held.alive])
 
 
-def end(held: Held, *, poll: Callable[[], None]) -> None:
-    """End a remembered sandbox and remove its directory; ``poll`` is called while waiting for it."""
-    if held.alive:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(held.pid, signal.SIGTERM)
-    while held.alive:
-        poll()
-    shutil.rmtree(held.directory, ignore_errors=True)
-    state_file().unlink(missing_ok=True)
+def end(ending: Sequence[Held], *, poll: Callable[[Held], None]) -> None:
+    """End remembered sandboxes and remove all they left; ``poll`` is called while waiting for one of them."""
+    for held in ending:
+        if held.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(held.pid, signal.SIGTERM)
+    for held in ending:
+        while held.alive:
+            poll(held)
+    forget(ending)
+
+
+def forget(gone: Sequence[Held], stay: Sequence[Held] = ()) -> list[Held]:
+    """Remove notes and directories, and what was changed in kubeconfigs where nobody who stays changed it too.
+
+    The context of before is known to the first who changed a kubeconfig; the others found the sandbox's own there. So
+    those who stay inherit it.
+
+    Returns:
+        Those who stay, as they are remembered now.
+    """
+    left = list(stay)
+    for config in {held.kubeconfig_changed for held in gone} - {""}:
+        alike = (held for held in gone if held.kubeconfig_changed == config)
+        before = next((held.context_before for held in alike if held.context_before is not None), None)
+        heirs = [place for place, held in enumerate(left) if held.kubeconfig_changed == config]
+        if not heirs:
+            remove_context(Path(config), CONTEXT, before)
+        for place in heirs:
+            if left[place].context_before is None and before is not None:
+                left[place] = msgspec.structs.replace(left[place], context_before=before)
+                remember(left[place])
+    for held in gone:
+        _note(held).unlink(missing_ok=True)
+        shutil.rmtree(held.directory, ignore_errors=True)
+    return left
+
+
+def _note(held: Held) -> Path:
+    return notes() / f"sandbox-{Path(held.directory).name.removeprefix('hcs-sandbox-')}.json"

@@ -53,7 +53,8 @@ class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``memory`` is the ``ai.compute/vram`` it was dispatched with, ``shared`` whether it may share its card. ``host`` is
     the entry on whose card it is a guest; ``beside`` the one it shares or shared a card with, either way; ``rate`` what
-    that is believed to leave it now, per mille.
+    that is believed to leave it now, per mille. ``group`` is its sharing group: those that were planned onto one card
+    have one together, all others one each.
     """
 
     cluster: str
@@ -70,6 +71,7 @@ class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
     started: Milliseconds | None = None
     beside: str = ""
     rate: int = 1000
+    group: str = ""
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -13,10 +13,17 @@ from hcs.wide.profile import Profile
 class FairLine:
     """The line. Call ``join`` for each job as it arrives, in order of arrival."""
 
-    def __init__(self, pools: tuple[Pool, ...], now: Milliseconds = 0, percent: int = 80) -> None:
-        """``percent`` of the longest fair wait is the patience."""
+    def __init__(
+        self,
+        pools: tuple[Pool, ...],
+        now: Milliseconds = 0,
+        percent: int = 80,
+        profiles: dict[str, Profile] | None = None,
+    ) -> None:
+        """``percent`` of the longest fair wait is the patience; ``profiles`` are free cards by pool as what runs leaves
+        them, None: nothing runs. They are the line's from now on."""
         self._pools, self._percent = pools, percent
-        self._profiles = {pool.name: Profile(now, pool.cards) for pool in pools}
+        self._profiles = profiles or {pool.name: Profile(now, pool.cards) for pool in pools}
         self._longest = 0
 
     def join(self, job: Job) -> None:

@@ -332,7 +332,8 @@ def test_no_figures_are_invented(
             assert card.utilization is None or (0 <= card.utilization <= 1 and card.utilization * 100 in numbers)
             assert card.used is None or (card.used >= 0 and (card.total is None or card.used <= card.total * 1.001))
             assert 0 <= card.age <= 180_000
-        for busy, used in joined.pools.values():
+        for busy, used, beside in joined.pools.values():
+            assert beside is None or 0 <= beside.value <= 1
             assert busy is None or 0 <= busy.value <= 1
             assert used is None or used.value >= 0
         for sentence in (*joined.missing, *joined.doubts):

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from tests.cpn.collect.sites import OURS, QUEUE, Refusing, Silent, job, live, moment
 from tests.router.scene import GIB, Scene, card, scene, virtual
 
@@ -11,6 +12,7 @@ from hcs.cpn.collect.cluster import LiveCluster
 from hcs.cpn.views import PoolView
 from hcs.model import names
 from hcs.model.allocations import VERSION, Allocation, Grant, encode_allocation
+from hcs.sandbox.jobs.controller import JobController
 from hcs.store.clusters import ClusterConfig
 from hcs.wide.entries import LABEL_PULL, LABEL_QUEUE
 
@@ -26,7 +28,14 @@ async def ready(s: Scene, cluster: LiveCluster) -> None:
 
 
 def pool(cluster: LiveCluster, kind: str = A100) -> PoolView:
-    return next((one for one in cluster.view().pools if one.kind == kind), PoolView(kind, 0))
+    """A pool without the CPU beside it."""
+    found = next((one for one in cluster.view().pools if one.kind == kind), PoolView(kind, 0))
+    return msgspec.structs.replace(found, cpu=None, cpu_asked=0)
+
+
+def cpu(cluster: LiveCluster, kind: str = A100) -> tuple[int | None, int]:
+    """Millicores of a card of the pool, and what others ask of that."""
+    return next(((one.cpu, one.cpu_asked) for one in cluster.view().pools if one.kind == kind), (None, 0))
 
 
 async def hold(s: Scene, name: str, node: str, *devices: str, labels: dict[str, str] | None = None) -> None:
@@ -90,7 +99,8 @@ async def test_cards_are_counted_by_model_and_only_those_that_can_take_work_are_
         await s.quarantine("n1", {"device": "nvidia-3", "reason": "Xid79"})
         cluster = live(s)
         await ready(s, cluster)
-        assert cluster.view().pools == (PoolView(H910, 2, memory=32 * GIB), PoolView(A100, 2, memory=80 * GIB))
+        assert pool(cluster, H910) == PoolView(H910, 2, memory=32 * GIB)
+        assert pool(cluster) == PoolView(A100, 2, memory=80 * GIB)
         await s.quarantine("n1")
         await s.until(lambda: pool(cluster).usable == 3)
         await s.node_patch("n1", {"spec": {"unschedulable": True}})
@@ -115,6 +125,43 @@ async def test_a_card_of_others_is_taken_once_and_a_shared_one_is_ours(tmp_path:
         for name in ("theirs-too", "another-queue", "shared"):
             await s.delete_pod(name)
         await s.until(lambda: pool(cluster).taken == 0)
+
+
+@virtual
+async def test_the_cpu_beside_the_cards_is_what_nodes_offer_and_what_pods_of_others_ask_of_it(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        await s.add_node("n1", card(0), card(1), cpu="32")
+        await s.add_node("n2", card(0), card(1, "ascend"), cpu="64")
+        await s.add_node("n3", cpu="500")
+        cluster = live(s)
+        await ready(s, cluster)
+        assert cpu(cluster) == (64_000 // 3, 0)  # 16, 16 and 32 CPUs
+        assert cpu(cluster, H910) == (32_000, 0)
+        told = cluster.view()
+        for name, node, labels in (("theirs", "n1", {}), ("ours", "n2", OURS), ("elsewhere", "n3", {})):
+            await plugin_pod(s, name, node, {"cpu": "6"}, labels)
+        await s.until(lambda: cpu(cluster) != (64_000 // 3, 0))
+        assert cpu(cluster) == (64_000 // 3, 2_000)
+        assert cpu(cluster, H910) == (32_000, 0)
+        assert told.pools[1].cpu_asked == 0
+        await s.set_status("theirs", phase="Succeeded")
+        await s.until(lambda: cpu(cluster) == (64_000 // 3, 0))
+        await s.node_patch("n1", {"spec": {"unschedulable": True}})
+        await s.until(lambda: cpu(cluster) == (32_000, 0))
+
+
+@virtual
+async def test_pods_of_a_job_of_others_count_with_what_they_ask_of_the_cpu(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        await s.add_node("n1", card(0), cpu="8")
+        s.spawn(JobController(s.client, now=s.today).run())
+        cluster = live(s)
+        await ready(s, cluster)
+        theirs = job("theirs")
+        theirs["spec"]["template"]["spec"] |= {"nodeName": "n1"}
+        theirs["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2500m"}}
+        await s.post(JOBS, theirs)
+        await s.until(lambda: cpu(cluster) == (8000, 2500))
 
 
 @virtual
@@ -183,8 +230,8 @@ async def test_sites_without_hcs_are_read_from_nodes_and_plugins(tmp_path: Path)
         await ready(s, cluster)
         view = cluster.view()
         assert view.pools == (
-            PoolView(A100, 7, 2, memory=80 * GIB, ours=1),
-            PoolView("huawei.com/Ascend910", 8, 4),
+            PoolView(A100, 7, 2, memory=80 * GIB, ours=1, cpu=8000 // 7),
+            PoolView("huawei.com/Ascend910", 8, 4, cpu=1000),
         )
         assert view.doubts == ("n2 announces cards without a label that says which; they are named by their resource",)
         await s.define()
@@ -203,7 +250,7 @@ async def test_shares_that_a_plugin_announces_are_not_taken_for_cards(tmp_path: 
         await plugin_pod(s, "five-shares", "n1", {"nvidia.com/gpu": "5"})
         cluster = live(s)
         await ready(s, cluster)
-        assert cluster.view().pools == (PoolView("V100-SXM2-16GB", 8, 2),)
+        assert cluster.view().pools == (PoolView("V100-SXM2-16GB", 8, 2, cpu=1000),)
     finally:
         await s.close()
 
@@ -245,7 +292,7 @@ async def test_a_cluster_that_is_cut_off_says_so_and_comes_back_by_itself(tmp_pa
         view = cluster.view()
         assert "no connection" in view.message
         assert lost - 5_000 <= view.seen <= lost
-        assert view.pools == (PoolView(A100, 1, memory=80 * GIB),)  # as it was
+        assert view.pools == (PoolView(A100, 1, memory=80 * GIB, cpu=64_000),)  # as it was
         await s.add_node("n2", card(0))
         down = False
         await ready(s, cluster)

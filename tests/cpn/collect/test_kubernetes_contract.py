@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 import yaml
 from lightkube import AsyncClient, KubeConfig
@@ -130,7 +131,8 @@ class Site:
 
     def pool(self, kind: str = "") -> PoolView:
         kind = kind or self.mark
-        return next((one for one in self.cluster.view().pools if one.kind == kind), PoolView(kind, 0))
+        found = next((one for one in self.cluster.view().pools if one.kind == kind), PoolView(kind, 0))
+        return msgspec.structs.replace(found, cpu=None, cpu_asked=0)
 
     def remove(self, path: str) -> None:
         self.made.remove(path)

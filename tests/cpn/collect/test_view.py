@@ -117,6 +117,9 @@ async def test_figures_are_put_to_the_pool_of_their_card(tmp_path: Path) -> None
         assert view.cpu_busy is not None
         assert view.host_free is not None
         assert (view.cpu_busy.value, view.host_free.value) == (0.25, 7 * GIB)
+        assert nvidia.cpu_busy is not None
+        assert (nvidia.cpu_busy.value, nvidia.cpu_busy.age) == (0.25, view.cpu_busy.age)
+        assert ascend.cpu_busy is None  # its host is another
         assert view.missing == (
             "utilisation and memory in use of 910B3 are not known: no hcs_card_utilization_percent or "
             "npu_chip_info_utilization and no hcs_card_memory_used_bytes or npu_chip_info_hbm_used_memory; let its "

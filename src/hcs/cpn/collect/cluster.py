@@ -19,7 +19,7 @@ from hcs.cpn.collect.cards import CardReading
 from hcs.cpn.collect.connection import Site, connect_site, edition
 from hcs.cpn.collect.figures import Bounds, Figures, Seconds
 from hcs.cpn.collect.inventory import Inventory, Machine
-from hcs.cpn.collect.joining import Joined, aged, join
+from hcs.cpn.collect.joining import Joined, Uses, aged, join
 from hcs.cpn.collect.kubernetes import NOT_ASKED, CredentialsError, ForeignJob, KubernetesState
 from hcs.cpn.collect.metrics import MetricsState, prometheus_of
 from hcs.cpn.collect.notices import Notices
@@ -143,7 +143,7 @@ class LiveCluster:
         joined = self._join()
         metrics, stale = self._metrics, round(self._timing.metrics.stale * 1000)
         passed = max(0, self._now() - metrics.asked) if metrics is not None and metrics.asked is not None else 0
-        nothing: tuple[None, None] = (None, None)
+        nothing: Uses = (None, None, None)
         return ClusterView(
             name=self.name,
             reachable=failure is None,
@@ -152,6 +152,7 @@ class LiveCluster:
                     pool,
                     busy=aged(joined.pools.get(pool.kind, nothing)[0], passed, stale),
                     used=aged(joined.pools.get(pool.kind, nothing)[1], passed, stale),
+                    cpu_busy=aged(joined.pools.get(pool.kind, nothing)[2], passed, stale),
                 )
                 for pool in self._shown.pools
             ),

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from hcs.cpn.collect.plugins import Announced, announced, count, plugin_resource
+from hcs.cpn.collect.processors import Beside, beside_cards, cpu_asked, cpu_offered
 from hcs.cpn.views import PoolView
 from hcs.kube.resources import ComputeNode, Node
 from hcs.model.allocations import allocation_of
@@ -24,22 +25,25 @@ _FINISHED: Final = ("Complete", "Failed")
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """What one bound pod takes: devices by id on nodes with HCS, plugins' resources on others."""
+    """What one bound pod takes: devices by id on nodes with HCS, plugins' resources on others; millicores anywhere."""
 
     node: str
     devices: frozenset[str]
     amounts: dict[str, int]
     labels: dict[str, str]
     owner: str
+    cpu: int = 0
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What a Node object says: whether it takes pods, its names and addresses, and the cards its plugins announce."""
+    """What a Node object says: whether it takes pods, its names and addresses, the cards its plugins announce, and the
+    millicores it offers."""
 
     name: str
     takes_pods: bool
     addresses: frozenset[str]
     cards: tuple[Announced, ...]
+    cpu: int | None = None
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -70,16 +74,16 @@ class Inventory(msgspec.Struct, frozen=True):
 
 
 def holding_of(pod: Pod) -> Holding | None:
-    """What a pod holds; None for one that is not bound, has ended, or takes no card."""
+    """What a pod holds; None for one that is not bound, has ended, or takes neither card nor CPU."""
     if pod.finished or not pod.spec.nodeName:
         return None
     allocation = allocation_of(pod)
     devices = allocation.devices() if allocation is not None else frozenset[str]()
-    amounts = _amounts(pod)
-    if not devices and not amounts:
+    amounts, cpu = _amounts(pod), cpu_asked(pod)
+    if not devices and not amounts and not cpu:
         return None
     owner = pod.controller
-    return Holding(pod.spec.nodeName, devices, amounts, pod.labels, owner.uid if owner is not None else "")
+    return Holding(pod.spec.nodeName, devices, amounts, pod.labels, owner.uid if owner is not None else "", cpu)
 
 
 def machine_of(node: Node) -> Machine:
@@ -96,6 +100,7 @@ def machine_of(node: Node) -> Machine:
         takes_pods=ready and not node.spec.get("unschedulable"),
         addresses=frozenset((addresses | {hostname, node.metadata.name}) - {""}),
         cards=announced(labels, node.status),
+        cpu=cpu_offered(node.status),
     )
 
 
@@ -147,13 +152,15 @@ def take_stock(
         ours: whether a holding is of a pod that we sent.
         sick: how many of a vendor's cards on a node without HCS are unhealthy by their metrics.
     """
-    with_agent = {card.node for card in cards}
+    machines, with_agent = list(machines), {card.node for card in cards}
     plain = [machine for machine in machines if machine.cards and machine.name not in with_agent]
     mine = set[tuple[str, str]]()
     others = {(card.node, card.id) for card in cards if card.foreign}
     amounts: dict[tuple[str, str, bool], int] = {}
+    cpu = Counter[str]()
     for holding in holdings:
         own = ours(holding)
+        cpu[holding.node] += 0 if own else holding.cpu
         (mine if own else others).update((holding.node, device) for device in holding.devices)
         for resource, amount in holding.amounts.items():
             key = (holding.node, resource, own)
@@ -179,14 +186,13 @@ def take_stock(
                 held = min(fit, entry.cards(amounts.get((machine.name, entry.resource, True), 0)))
                 pool.ours += held
                 pool.taken += min(fit - held, entry.cards(amounts.get((machine.name, entry.resource, False), 0)))
+    by_node = {(node, kind): n for kind, pool in sorted(pools.items()) for node, n in sorted(pool.usable.items())}
+    beside = beside_cards(by_node, {machine.name: machine.cpu for machine in machines}, cpu)
     return Inventory(
-        pools=tuple(
-            PoolView(kind, pool.usable.total(), pool.taken, pool.memory, ours=pool.ours)
-            for kind, pool in sorted(pools.items())
-        ),
+        pools=tuple(pool.view(kind, beside.get(kind)) for kind, pool in sorted(pools.items())),
         cards=cards,
         vendors={kind: pool.vendor for kind, pool in sorted(pools.items())},
-        by_node={(node, kind): n for kind, pool in sorted(pools.items()) for node, n in sorted(pool.usable.items())},
+        by_node=by_node,
         unlabelled=tuple(m.name for m in plain if not all(entry.labelled for entry in m.cards)),
     )
 
@@ -202,6 +208,17 @@ class _Count:
     def remember(self, memory: Bytes | None) -> None:
         if memory is not None:
             self.memory = memory if self.memory is None else min(self.memory, memory)
+
+    def view(self, kind: str, cpu: Beside | None) -> PoolView:
+        return PoolView(
+            kind,
+            self.usable.total(),
+            self.taken,
+            self.memory,
+            ours=self.ours,
+            cpu=None if cpu is None else cpu.share,
+            cpu_asked=0 if cpu is None else cpu.asked,
+        )
 
 
 def _amounts(pod: Pod) -> dict[str, int]:

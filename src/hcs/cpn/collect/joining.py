@@ -23,13 +23,17 @@ _FAR_OFF: Final = 1.25
 """A total that differs from the card's memory by more than this factor is in another unit, or of another card."""
 
 
-class Joined(msgspec.Struct, frozen=True):
-    """A cluster's figures by pool. ``cards`` are all readings, with the node's name where it is known.
+Uses = tuple[Reading | None, Reading | None, Reading | None]
 
-    ``sick`` counts unhealthy cards by (node, vendor).
+
+class Joined(msgspec.Struct, frozen=True):
+    """A cluster's figures by pool: use of cards, of their memory, of their hosts' CPU.
+
+    ``cards`` are all readings, with the node's name where it is known. ``sick`` counts unhealthy cards by (node,
+    vendor).
     """
 
-    pools: dict[str, tuple[Reading | None, Reading | None]] = {}
+    pools: dict[str, Uses] = {}
     cards: tuple[CardReading, ...] = ()
     busy: Reading | None = None
     free: Reading | None = None
@@ -75,7 +79,10 @@ def join(
     doubts.extend(f"{vendor} cards of node {node} are unhealthy by their metrics" for node, vendor in sick)
     hosts = _hosts_of_cards(figures.hosts, names, stock)
     return Joined(
-        pools={pool.kind: _pool_readings(by_kind.get(pool.kind, ())) for pool in stock.pools},
+        pools={
+            pool.kind: (*_pool_readings(by_kind.get(pool.kind, ())), _busy_beside(pool.kind, hosts, stock))
+            for pool in stock.pools
+        },
         cards=readings,
         busy=_mean((host.busy, host.busy_age) for host in hosts),
         free=_most((host.free, host.free_age) for host in hosts),
@@ -159,6 +166,14 @@ def _pool_readings(readings: Iterable[CardReading]) -> tuple[Reading | None, Rea
         _mean((one.utilization, one.age) for one in readings),
         _mean((None if one.used is None else float(one.used), one.age) for one in readings),
     )
+
+
+def _busy_beside(kind: str, hosts: Sequence[HostReading], stock: Inventory) -> Reading | None:
+    """How busy the CPUs of the hosts with usable cards of a model are; of all hosts where none can be told apart."""
+    known = {node for node, _ in stock.by_node}
+    here = {node for (node, of), count in stock.by_node.items() if of == kind and count}
+    apart = any(host.node in known for host in hosts)
+    return _mean((host.busy, host.busy_age) for host in hosts if host.node in here or not apart)
 
 
 def _mean(values: Iterable[tuple[float | None, Milliseconds]]) -> Reading | None:

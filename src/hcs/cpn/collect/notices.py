@@ -1,6 +1,7 @@
 """Who is told what of a cluster: the controller of every change that counts, the log once of each thing that is amiss.
 
-A change counts when a decision could depend on it; that a figure has grown older is none.
+A change counts when a decision could depend on it; that a figure has grown older is none. What pods ask of the CPU
+changes with every pod and only says which guests may join, who are looked at twice a minute anyway.
 """
 
 import logging
@@ -68,7 +69,10 @@ def _without_ages(view: ClusterView) -> ClusterView:
 
     return msgspec.structs.replace(
         view,
-        pools=tuple(msgspec.structs.replace(pool, busy=plain(pool.busy), used=plain(pool.used)) for pool in view.pools),
+        pools=tuple(
+            msgspec.structs.replace(pool, busy=plain(pool.busy), used=plain(pool.used), cpu_asked=0, cpu_busy=None)
+            for pool in view.pools
+        ),
         cpu_busy=plain(view.cpu_busy),
         host_free=plain(view.host_free),
         seen=0,
