@@ -84,7 +84,11 @@ def alone(extra: str, program: str, **facts: list[str]) -> subprocess.CompletedP
         pytest.param("agent", ["hcs.agent", "hcs.vendors"], id="agent"),
         pytest.param("router", ["hcs.router"], id="router"),
         pytest.param("rtos", ["hcs.rtos", "hcs.mica", "hcs.ocirt"], id="rtos"),
-        pytest.param("cpn", ["hcs.cpn", "hcs.store", "hcs.wide", "hcs.predict", "hcs.cli.cpn_train"], id="cpn"),
+        pytest.param(
+            "cpn",
+            ["hcs.cpn", "hcs.store", "hcs.wide", "hcs.predict", "hcs.cli.cpn_train", "hcs.cli.cpn_history"],
+            id="cpn",
+        ),
         pytest.param("sandbox", ["hcs.sandbox", "hcs.cli"], id="sandbox"),
     ],
 )

@@ -461,15 +461,17 @@ def test_clusters_are_listed_with_their_cards_and_what_is_missing(cpn: Cpn) -> N
     cpn.text("clusters", "add", "east", "--overlay", overlay)
     cpn.text("clusters", "add", "west", "--api", "https://10.0.0.2:6443")
     cpn.desk.seen = [
-        ClusterView("east", True, (PoolView("k80", 4), PoolView("v100", 8, 2)), Reading(0.3), missing=("no m",)),
+        ClusterView(
+            "east", True, (PoolView("k80", 4, ours=1), PoolView("v100", 8, 2)), Reading(0.3), missing=("no m",)
+        ),
         ClusterView("west", False, message="connection refused"),
     ]
     result = cpn("clusters")
     assert [line.split() for line in result.stdout.splitlines()] == [
-        ["CLUSTER", "API", "CARDS", "USABLE", "OTHERS", "JOBS", "CPU", "METRICS"],
-        ["east", "up", "k80", "4", "0", "0", "30%", "1", "missing"],
-        ["v100", "8", "2"],
-        ["west", "down", "-", "-", "-", "0", "-", "-"],
+        ["CLUSTER", "API", "CARDS", "USABLE", "FREE", "OTHERS", "JOBS", "CPU", "METRICS"],
+        ["east", "up", "k80", "4", "3", "0", "0", "30%", "1", "missing"],
+        ["v100", "8", "6", "2"],
+        ["west", "down", "-", "-", "-", "-", "0", "-", "-"],
     ]
     assert "west: connection refused" in result.stderr
     assert "east: no m" in cpn("clusters", "list", "-o", "wide").stderr

@@ -81,14 +81,25 @@ def test_it_says_what_it_learnt_and_how_well(rates: Path, tmp_path: Path) -> Non
     [
         pytest.param("", "it has no rows", id="empty"),
         pytest.param(RATES, "it has no rows", id="header-only"),
-        pytest.param("a,b\n1,2\n", "the columns are a, b; expected gpu", id="columns"),
+        pytest.param("a,b\n1,2\n", "the columns are a, b; expected model, kind", id="columns"),
         pytest.param(RATES + "x,m,8,1,1,fast\n", "row 1: steps_per_s is 'fast'", id="number"),
         pytest.param(RATES + "x,m,8,1,1\n", "row 1 has more or fewer fields", id="short"),
         pytest.param(RATES + "x,m,8,1,1,2,3\n", "row 1 has more or fewer fields", id="long"),
         pytest.param(RUNS + "m,k,8,1,10,5,,lost\n", "row 1: outcome is 'lost'", id="outcome"),
         pytest.param('{"model": "m"}\n', "line 1 is no run", id="json"),
         pytest.param("{broken\n", "line 1 is no run", id="broken-json"),
-        pytest.param("\udcff\udcfe", "utf-8", id="bytes"),
+        pytest.param("m\udcff\udcfe", "no UTF-8 text (byte 1)", id="bytes"),
+        pytest.param("\udcff\udcfem\0", "save it as UTF-8", id="utf-16"),
+        pytest.param("\x1f\udc8b\x08", "unpack it first", id="gzip"),
+        pytest.param("PK\x03\x04", "save the table as CSV", id="spreadsheet"),
+        pytest.param('[{"model": "m"}]', "one run on each line", id="a-list"),
+        pytest.param(RUNS.replace(",", ";") + "m;k;8;1;10;5;;\n", "separated by semicolons", id="semicolons"),
+        pytest.param(RUNS.replace(",", "\t"), "separated by tabs", id="tabs"),
+        pytest.param("model,kind,cards,seconds,seconds\nm,k,1,5,5\n", "'seconds' stands there twice", id="twice"),
+        pytest.param(RUNS + "m,k,8,1,10,5,lots,\n", "row 1: peak_memory is 'lots'; expected bytes, or", id="memory"),
+        pytest.param(RUNS + "m,k,8,1,10,5,-1,\n", "row 1: peak_memory is -1", id="negative"),
+        pytest.param(RUNS + "m,k,8,1,10,5,3072,\n", "write its unit, as in 3072Mi", id="no-unit"),
+        pytest.param('{"model": "m", "kind": "k", "cards": 1, "seconds": ' + "[" * 9999, "line 1 is no run", id="deep"),
     ],
 )
 def test_a_broken_file_is_refused_with_the_reason(tmp_path: Path, text: str, why: str) -> None:
@@ -99,6 +110,43 @@ def test_a_broken_file_is_refused_with_the_reason(tmp_path: Path, text: str, why
     assert why in str(result.exception)
     assert "try:" in str(result.exception)
     assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("\ufeffModel, Kind ,cards,seconds,peak_memory\nm,k,1,5,3Gi\n", id="as-a-spreadsheet-writes-it"),
+        pytest.param("model,kind,cards,seconds,peak_memory\nm,k,1,5,3221225472.0\n", id="as-pandas-writes-it"),
+        pytest.param('model,kind,cards,seconds,peak_memory,"a\nb"\nm,k,1,5,3Gi,"x\ny"\n', id="lines-within-fields"),
+        pytest.param('{"model": "m", "kind": "k", "cards": 1, "seconds": 5, "peak_memory": "3Gi"}\n', id="json"),
+        pytest.param(
+            '\ufeff{"model": "m", "kind": "k", "cards": 1, "seconds": 5, "peak_memory": 3221225472}', id="json-marked"
+        ),
+    ],
+)
+def test_what_is_not_known_of_a_run_may_be_left_out(tmp_path: Path, text: str) -> None:
+    path, output = tmp_path / "history", tmp_path / "m"
+    path.write_text(text)
+    result = trained(path, "-o", output, "--no-check")
+    assert result.exit_code == 0, result.output
+    (found,) = JobPredictor.decode(output.read_bytes()).runs
+    assert found == Run("m", "k", None, 1, None, 5.0, 3 * GIB, "succeeded")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("model,kind,cards,seconds,peak_mem,site\nm,k,1,5,3,x\n", id="csv"),
+        pytest.param('{"model":"m","kind":"k","cards":1,"seconds":5,"peak_mem":3,"site":"x"}\n', id="json"),
+    ],
+)
+def test_columns_that_are_not_looked_at_are_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "history"
+    path.write_text(text)
+    result = trained(path, "-o", tmp_path / "m", "--no-check", "--rename", "x=y")
+    assert result.exit_code == 0, result.output
+    assert f"{path}: not looked at: peak_mem (did you mean peak_memory?), site" in result.stderr
+    assert "--rename x=y changed nothing: no row has the kind x" in result.stderr
 
 
 def test_nothing_that_ended_well_is_nothing_to_learn_from(tmp_path: Path) -> None:

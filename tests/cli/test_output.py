@@ -57,6 +57,35 @@ def test_a_terminal_wraps_only_what_may_wrap(monkeypatch):
     assert len(lines) > 3
 
 
+JOBS = Table(
+    (
+        Column("ID"),
+        Column("NAME", least=8),
+        Column("WHERE", least=12),
+        Column("ENDS", right=True),
+        Column("TRIES", right=True, wide=True),
+        Column("REASON", wide=True, flexible=True),
+    ),
+    [("j0000001", "a-very-long-name-of-a-job", "hangzhou-campus/910B2", "in 5h20m", "1", "so it is " * 9)],
+)
+
+
+@pytest.mark.parametrize("columns", [30, 50, 80, 200])
+def test_ids_and_numbers_stay_whole_on_any_terminal(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    stream = Terminal()
+    with contextlib.redirect_stdout(stream):
+        write_table(JOBS, wide=True)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()).splitlines()
+    assert max(map(len, lines)) <= columns
+    assert lines[0].startswith("ID        NAME")
+    for whole in ("j0000001", "in 5h20m", " 1"):
+        assert any(whole in line for line in lines[1:])
+    assert "".join("".join(lines).split()).endswith("soitis" * 9)
+    assert ("a-very-long-name-of-a-job" in stream.getvalue()) == (columns >= 80)
+
+
 def test_styled_lines_are_plain_in_a_pipe(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)

@@ -1,11 +1,13 @@
 """A store of bytes: only what has its digest is ever served, and a fetch goes on where it stopped."""
 
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.cpn.stores import DATA, Depot, digest_of
 from tests.cpn.stores import store_play as play
+from tests.waiting import until
 
 
 def test_what_is_put_is_served_whole_and_in_parts(tmp_path: Path) -> None:
@@ -147,5 +149,120 @@ def test_writers_show_a_token_and_sources_are_those_allowed(tmp_path: Path) -> N
             body = {"digest": digest_of(b"other"), "source": source}
             answer = await s.http.post("http://east/fetch", json=body, headers=bearer)
             assert answer.json()["reason"] == reason
+
+    play(tmp_path, story)
+
+
+def test_bytes_of_attempts_that_broke_count_as_moved(tmp_path: Path) -> None:
+    """Else a line that breaks now and then is learnt to be slower than it is by the ratio of the whole to the rest."""
+
+    async def story(s: Depot) -> None:
+        await s.open("east")
+        west = await s.open("west")
+        await s.put("east", DATA)
+        s.wires.cuts = [800_000, 300_000]
+        west.fetch(digest_of(DATA), "http://east")
+        await until(lambda: not west._tasks)
+        found = west._progress[digest_of(DATA)]
+        assert (found.state, found.moved) == ("done", len(DATA))
+
+    play(tmp_path, story)
+
+
+def test_nothing_is_a_blob_as_well(tmp_path: Path) -> None:
+    async def story(s: Depot) -> None:
+        await s.open("east")
+        west = await s.open("west")
+        await s.put("east", b"")
+        found = await s.fetched("west", b"", "east")
+        assert (found.state, found.size) == ("done", 0)
+        assert west.files.listing() == {digest_of(b""): 0}
+
+    play(tmp_path, story)
+
+
+def test_an_upload_that_does_not_say_how_long_it_is_stays_within_the_limit(tmp_path: Path) -> None:
+    async def pieces(data: bytes) -> AsyncIterator[bytes]:
+        for at in range(0, len(data), 1000):
+            yield data[at : at + 1000]
+
+    async def story(s: Depot) -> None:
+        store = await s.open("east", limit=5000)
+        await s.put("east", b"a" * 3000)
+        large, fitting = b"b" * 9000, b"c" * 4000
+        answer = await s.http.put(f"http://east/blobs/{digest_of(large)}", content=pieces(large))
+        assert (answer.status_code, answer.json()["reason"]) == (507, "TooLarge")
+        answer = await s.http.put(f"http://east/blobs/{digest_of(fitting)}", content=pieces(fitting))
+        assert answer.status_code == 201
+        assert store.files.listing() == {digest_of(fitting): 4000}
+        assert not any((tmp_path / "east" / "partial").iterdir())
+
+    play(tmp_path, story)
+
+
+def test_parts_that_nobody_goes_on_with_make_room_as_well(tmp_path: Path) -> None:
+    async def story(s: Depot) -> None:
+        store = await s.open("east", limit=2500)
+        left = store.files.part(digest_of(b"?"))
+        left.write_bytes(b"x" * 2000)
+        await s.put("east", b"a" * 1000)
+        assert not left.exists()
+
+    play(tmp_path, story)
+
+
+def test_what_two_bring_together_stays_within_the_limit(tmp_path: Path) -> None:
+    """Each alone would fit. The second is told so before any of it comes, and the first is not disturbed."""
+
+    async def story(s: Depot) -> None:
+        store = await s.open("east", limit=2500)
+        answers: list[tuple[int, str]] = []
+
+        async def slowly() -> AsyncIterator[bytes]:
+            yield b"a" * 1000
+            answer = await s.http.put(f"http://east/blobs/{digest_of(b'b' * 2000)}", content=b"b" * 2000)
+            answers.append((answer.status_code, answer.json()["reason"]))
+            yield b"a" * 1000
+
+        length = {"Content-Length": "2000"}
+        first = await s.http.put(f"http://east/blobs/{digest_of(b'a' * 2000)}", content=slowly(), headers=length)
+        assert first.status_code == 201
+        assert answers == [(507, "NoRoom")]
+        assert store.files.listing() == {digest_of(b"a" * 2000): 2000}
+
+    play(tmp_path, story)
+
+
+def test_a_full_disk_is_said(tmp_path: Path) -> None:
+    async def story(s: Depot) -> None:
+        store = await s.open("east")
+        store.files.part(digest_of(DATA)).symlink_to("/dev/full")
+        answer = await s.http.put(f"http://east/blobs/{digest_of(DATA)}", content=DATA)
+        assert (answer.status_code, answer.json()["reason"]) == (507, "DiskFull")
+        assert "No space left" in answer.json()["message"]
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        pytest.param("http://east", "", id="itself"),
+        pytest.param("http://east/mirror", "", id="below"),
+        pytest.param("http://east.example.com", "SourceNotAllowed", id="longer-name"),
+        pytest.param("http://east@example.com", "SourceNotAllowed", id="a-user-of-another"),
+        pytest.param("http://east:99", "SourceNotAllowed", id="another-port"),
+        pytest.param("https://east", "SourceNotAllowed", id="another-scheme"),
+        pytest.param("http://east/path?", "BadSource", id="a-query-that-swallows-the-rest"),
+        pytest.param("http://east/path#", "BadSource", id="a-fragment"),
+        pytest.param("http://[::1", "BadSource", id="no-address"),
+    ],
+)
+def test_a_source_is_compared_as_an_address_and_not_as_text(tmp_path: Path, source: str, reason: str) -> None:
+    async def story(s: Depot) -> None:
+        await s.open("west", sources=("http://east",))
+        body = {"digest": digest_of(DATA), "source": source}
+        answer = await s.http.post("http://west/fetch", json=body)
+        assert answer.json().get("reason", "") == reason
 
     play(tmp_path, story)

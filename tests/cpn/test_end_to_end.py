@@ -181,9 +181,8 @@ async def measured(s: Stage) -> None:
     await client.close()
     assert len(devices) == len(cards) == 2
     for device in devices:
-        labels = {"UUID": device.id, "gpu": str(device.index), "modelName": device.model, "Hostname": "gpu-a"}
-        exporter.set("DCGM_FI_DEV_FB_USED", 3072, **labels)
-        exporter.set("DCGM_FI_DEV_FB_FREE", 80 * 1024 - 3072, **labels)
+        labels = {"device": device.id, "model": device.model, "vendor": device.vendor, "node": "gpu-a"}
+        exporter.set("hcs_card_memory_used_bytes", 3 << 30, **labels)
     flag = s.folder / "seen"
     script = f"until [ -e {flag} ]; do sleep 0.1; done"
     quiet = s.submit(job_file(99, "gamma", 100, script, **{"ai.compute/models": "A100-SXM4-80GB"}))

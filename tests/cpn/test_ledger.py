@@ -74,6 +74,12 @@ def test_nobody_is_a_guest_where_nothing_may_start(seen: dict[str, Any], hosts: 
     assert [live.job.profile for live in found.running if live.job.id == "a"] == hosts
 
 
+def test_why_a_cluster_is_out_of_reach_is_said_once() -> None:
+    seen = view(reachable=False, message="cluster east at https://10.0.0.1 cannot be used: no answer in time")
+    _, why = closed_pools([seen], pools_of([seen], [], NOW), [], NOW, 1.0)
+    assert why["east"][1] == "cluster east is out of reach: at https://10.0.0.1 cannot be used: no answer in time"
+
+
 def test_host_memory_is_what_was_measured_less_what_was_sent_since() -> None:
     seen = view(host_free=Reading(100, 5000))
     old, new = sent("old", host_memory=30, decided=NOW - 9000), sent("new", host_memory=10, pods=2, cards=2)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 from tests.cpn.stores import DATA, Depot, digest_of, soon, store_play
 from tests.waiting import until
 
@@ -169,5 +170,55 @@ def test_a_store_that_does_not_answer_is_believed_to_hold_what_it_held(tmp_path:
         s.wires.handle_async_request = silent  # type: ignore[method-assign]
         await m.look()
         assert m.present("east", [BLOB])
+
+    store_play(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"[]", id="a-list"),
+        pytest.param(b'{"blobs": {"a": null}}', id="no-size"),
+        pytest.param(b'{"blobs": {"a": 1e400}}', id="endless"),
+        pytest.param(b'{"blobs": {"a": -1}}', id="negative"),
+        pytest.param(b'{"blobs": ' + b"[" * 100_000, id="deep"),
+        pytest.param(b"\xff", id="no-text"),
+        pytest.param(b'{"blobs": {' + b" " * (65 << 20), id="huge"),
+    ],
+)
+def test_a_store_that_answers_nonsense_ends_nothing(tmp_path: Path, body: bytes) -> None:
+    """The address may be that of anything; the controller goes on with the other stores."""
+
+    async def story(s: Depot) -> None:
+        await s.open("east")
+        await s.put("east", DATA)
+        inner = s.wires.handle_async_request
+
+        async def odd(request: httpx2.Request) -> httpx2.Response:
+            if request.url.host == "odd":
+                return httpx2.Response(200, content=body, request=request)
+            return await inner(request)
+
+        s.wires.handle_async_request = odd  # type: ignore[method-assign]
+        s.stores["odd"] = s.stores["east"]
+        m = mover(s)
+        await m.look()
+        assert m.present("east", [BLOB])
+        assert "odd" not in m._there
+
+    store_play(tmp_path, story)
+
+
+def test_an_address_that_is_none_ends_nothing(tmp_path: Path) -> None:
+    async def story(s: Depot) -> None:
+        await s.open("east")
+        await s.put("east", DATA)
+        m = mover(s)
+        inner = m._stores
+        m._stores = lambda: {**inner(), "west": "http://[::1"}
+        await m.look()
+        assert m.present("east", [BLOB])
+        await arrived(m, "west", BLOB)
+        assert "west" in m.trouble("west", [BLOB]) or "Invalid" in m.trouble("west", [BLOB])
 
     store_play(tmp_path, story)

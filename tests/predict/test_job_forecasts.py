@@ -11,6 +11,7 @@ from tests.predict.worlds import CARDS, MODELS, truth
 
 from hcs.model.quantities import GIB
 from hcs.predict.jobs import Forecast, JobPredictor, ModelFileError, Run, Settings, Work
+from hcs.predict.runs import Outcome
 
 
 def run(model: str = "vision", kind: str = "fast", **more: object) -> Run:
@@ -162,6 +163,26 @@ def test_running_out_of_the_card_raises_what_is_asked_for_and_only_that() -> Non
     assert one(never, work()).probe_wanted
 
 
+@pytest.mark.parametrize("outcome", ["failed", "host-oom"])
+def test_a_run_that_broke_off_early_does_not_say_that_little_memory_is_enough(outcome: Outcome) -> None:
+    """It held that much when something else went wrong; with a share of a card it would next run out of that."""
+    broke = run(outcome=outcome, peak_memory=GIB // 4, seconds=2.0)
+    assert JobPredictor.fitted([broke]).memory(work()) is None
+    known = JobPredictor.fitted([run()])
+    assert known.learned([broke]).memory(work()) == known.memory(work())
+
+
+def test_what_was_seen_to_be_needed_is_told_from_what_is_only_guessed() -> None:
+    guessed = one(JobPredictor.fitted([run(batch=1.0)]), work(batch=512.0))
+    assert guessed.memory is not None
+    assert guessed.memory > 1000 * GIB
+    assert guessed.needed == 4 * GIB
+    ran_out = JobPredictor.fitted([run(), run(outcome="accelerator-oom", peak_memory=79 * GIB, batch=64.0)])
+    assert one(ran_out, work(batch=64.0)).needed == 79 * GIB + 1
+    assert one(ran_out, work(batch=32.0)).needed == 4 * GIB
+    assert one(JobPredictor.fitted([]), work()).needed == 0
+
+
 def test_two_jobs_share_a_card_only_when_both_are_known_to_fit() -> None:
     predictor = JobPredictor.fitted([run(), run("speech", peak_memory=6 * GIB)])
     vision, speech = work(), work("speech")
@@ -268,11 +289,23 @@ def _resealed(**changes: object) -> bytes:
     return sealed("hcs-job-predictor", 1, msgspec.json.encode({**content, **changes}))
 
 
+def _raw(content: bytes) -> bytes:
+    from hcs.predict.sealed import sealed
+
+    return sealed("hcs-job-predictor", 1, content)
+
+
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
         pytest.param(b"", "no predictor's file", id="empty"),
         pytest.param(JobPredictor.fitted([run()]).encode()[:-20], "checksum", id="cut"),
+        pytest.param(b'{"x":' + b"[" * 100_000, "no predictor's file", id="deep-header"),
+        pytest.param(b'{"format":"\xff"}', "no predictor's file", id="no-text"),
+        pytest.param(b'{"format":"hcs-job-predictor","version":7,"sha256":""}', "a later version", id="newer"),
+        pytest.param(b'{"format":"hcs-predictor","version":1,"sha256":""}', "hcs-predictor version 1", id="another"),
+        pytest.param(_raw(b'{"runs":' + b"[" * 100_000), "cannot be read", id="deep"),
+        pytest.param(_raw(b'{"runs":[{"model":"\xff"}]}'), "cannot be read", id="no-text-inside"),
         pytest.param(_resealed(runs=[{"model": 3}]), "cannot be read", id="types"),
         pytest.param(_resealed(seed=-1), "seed -1", id="seed"),
         pytest.param(_resealed(settings={"trees": "forest", "limit": 0}), "out of range", id="limit"),

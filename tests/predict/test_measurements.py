@@ -86,7 +86,7 @@ def test_a_run_of_unknown_outcome_is_refused() -> None:
 
 
 def test_other_columns_are_refused_with_what_is_expected() -> None:
-    with pytest.raises(MeasurementError, match=r"the columns are a, b; expected gpu, model, batch_size.*\(runs\)"):
+    with pytest.raises(MeasurementError, match=r"the columns are a, b; expected model, kind, .*\(rates\)"):
         shape_of(["a", "b"])
     with pytest.raises(MeasurementError, match="whole runs"):
         measured([RUN])

@@ -13,7 +13,7 @@ from hcs.cli.cpn_kubeconfig import enclosed
 from hcs.cli.cpn_words import span
 from hcs.cli.errors import USAGE, CommandError
 from hcs.cli.options import Json, NoHeaders, Output, chosen_format
-from hcs.cli.output import Column, Table, say, tell, write_data, write_table
+from hcs.cli.output import Column, Table, say, tell, tell_wrapped, write_data, write_table
 from hcs.cpn.wire import ClusterList, ClusterRow
 from hcs.model.quantities import QuantityError, parse_bytes, show_bytes
 from hcs.store.clusters import ClusterConfig, Line
@@ -65,18 +65,22 @@ def list_(
     write_table(table(found), wide=format == "wide", headers=not no_headers)
     for row in found:
         if row.view is not None and row.view.message:
-            tell(f"{row.config.name}: {row.view.message}")
+            tell_wrapped(f"{row.config.name}: {row.view.message.removeprefix(f'cluster {row.config.name} ')}")
         for sentence in (*row.view.missing, *row.view.doubts) if row.view is not None and format == "wide" else ():
-            tell(f"{row.config.name}: {sentence}")
+            tell_wrapped(f"{row.config.name}: {sentence}")
+    lacking = sum(row.view is not None and bool(row.view.missing or row.view.doubts) for row in found)
+    if lacking and format != "wide":
+        tell("hcs cpn clusters -o wide tells which metrics are missing or doubted")
 
 
 def table(found: tuple[ClusterRow, ...]) -> Table:
     """One row for each cluster and kind of card."""
     columns = (
-        Column("CLUSTER"),
+        Column("CLUSTER", least=10),
         Column("API"),
-        Column("CARDS"),
+        Column("CARDS", least=12),
         Column("USABLE", right=True),
+        Column("FREE", right=True),
         Column("OTHERS", right=True),
         Column("JOBS", right=True),
         Column("CPU", right=True),
@@ -85,7 +89,7 @@ def table(found: tuple[ClusterRow, ...]) -> Table:
         Column("BUSY", right=True, wide=True),
         Column("AGE", right=True, wide=True),
         Column("FOREIGN JOBS", right=True, wide=True),
-        Column("ADDRESS", wide=True),
+        Column("ADDRESS", wide=True, flexible=True),
     )
     rows: list[tuple[str, ...]] = []
     for row in found:
@@ -111,6 +115,7 @@ def table(found: tuple[ClusterRow, ...]) -> Table:
                     reach if first else "",
                     pool.kind,
                     str(pool.usable),
+                    str(max(0, pool.usable - pool.taken - pool.ours)),
                     str(pool.taken),
                     *(shared if first else ("", "", "")),
                     show_bytes(pool.memory) if pool.memory else "-",
@@ -121,7 +126,7 @@ def table(found: tuple[ClusterRow, ...]) -> Table:
                 )
             )
         if not pools:
-            rows.append((row.config.name, reach, "-", "-", "-", *shared, "-", "-", "-", foreign, address))
+            rows.append((row.config.name, reach, "-", "-", "-", "-", *shared, "-", "-", "-", foreign, address))
     return Table(columns, rows)
 
 

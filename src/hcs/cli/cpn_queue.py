@@ -1,6 +1,7 @@
 """``hcs cpn queue``: what waits, what runs, where and until when; live where somebody watches."""
 
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from hcs.cli.cpn_client import DEFAULT_SERVER, Api, Authority, Server, TokenFile
 from hcs.cli.cpn_words import STYLES, ends, headline, place, progress, remarks, when
 from hcs.cli.errors import USAGE, CommandError
 from hcs.cli.options import Json, NoHeaders, Output, chosen_format
-from hcs.cli.output import Column, Table, say, tell, width, write_data, write_table
+from hcs.cli.output import GAP, Column, Table, fitted, say, tell, tell_wrapped, width, write_data, write_table
 from hcs.cpn.wire import JobList, JobRow, QueueView
 from hcs.wide.lifecycle import PLACED, STATES
 
@@ -23,9 +24,6 @@ EPILOGS: Final = {
 }
 PROBE: Final = "*"
 """Behind the state of a job that runs as a probe; a line below says so."""
-_NAME: Final = 1
-_LEAST_NAME: Final = 8
-_GAP: Final = 3
 _REFRESH_SECONDS: Final = 0.3
 """At most so often is the picture drawn anew, however much happens."""
 _RELATIVE_SECONDS: Final = 5.0
@@ -97,11 +95,11 @@ def _data(picture: Picture, format: str) -> Any:
 
 
 def _write(picture: Picture, *, wide: bool, headers: bool) -> None:
-    tell(headline(picture.queue))
+    tell_wrapped(headline(picture.queue))
     for remark in remarks(picture.queue):
-        tell(f"  {remark}")
+        tell_wrapped(f"  {remark}")
     if picture.jobs:
-        made = table(picture.jobs, picture.queue.now, columns=width(), wide=wide)
+        made = table(picture.jobs, picture.queue.now, columns=width(), wide=wide, gap=2 if sys.stdout.isatty() else 3)
         write_table(made, wide=wide, headers=headers)
     if any(job.probe and job.state == "Running" for job in picture.jobs):
         tell(f"{PROBE} a probe: a job of an unknown kind, alone on its cards to be measured")
@@ -109,19 +107,19 @@ def _write(picture: Picture, *, wide: bool, headers: bool) -> None:
         tell(f"{picture.total - len(picture.jobs)} more; --limit shows them")
 
 
-def table(jobs: tuple[JobRow, ...], now: int, *, columns: int = 100, wide: bool = False) -> Table:
-    """One row a job; what does not fit into a narrow terminal is left to ``wide``."""
+def table(jobs: tuple[JobRow, ...], now: int, *, columns: int = 100, wide: bool = False, gap: int = len(GAP)) -> Table:
+    """One row a job; what does not fit into a narrow terminal is left to ``-o wide``."""
     narrow = columns < 100
     titles = (
         Column("ID"),
-        Column("NAME"),
+        Column("NAME", least=8),
         Column("CARDS", right=True),
         Column("STATE"),
-        Column("WHERE"),
+        Column("WHERE", least=16),
         Column("STARTS", right=True, wide=narrow),
         Column("ENDS", right=True),
         Column("DONE", right=True),
-        Column("MODEL", wide=True),
+        Column("MODEL", wide=True, least=8),
         Column("PRIORITY", right=True, wide=True),
         Column("TRIES", right=True, wide=True),
         Column("WAITED", right=True, wide=True),
@@ -145,26 +143,18 @@ def table(jobs: tuple[JobRow, ...], now: int, *, columns: int = 100, wide: bool 
         )
         for job in jobs
     ]
-    return Table(titles, rows if wide else _cut(titles, rows, columns))
+    if wide:
+        return Table(titles, rows)
+    kept = [index for index, column in enumerate(titles) if not column.wide]
+    inside = fitted(
+        [titles[index] for index in kept], [[row[index] for index in kept] for row in rows], columns, gap=gap
+    )
+    return Table(tuple(titles[index] for index in kept), [tuple(row) for row in inside[1:]])
 
 
 def _tried(job: JobRow) -> bool:
     """Whether it had a try that does not count among those that ended badly."""
     return job.state in PLACED or (job.state in ("Succeeded", "Cancelled") and job.start is not None)
-
-
-def _cut(titles: tuple[Column, ...], rows: list[tuple[str, ...]], columns: int) -> list[tuple[str, ...]]:
-    """The rows, with long names cut where a line would not fit."""
-    shown = [index for index, column in enumerate(titles) if not column.wide]
-    widths = [max(len(row[index]) for row in (*rows, tuple(column.title for column in titles))) for index in shown]
-    longest = widths[shown.index(_NAME)]
-    room = max(_LEAST_NAME, longest - max(0, sum(widths) + _GAP * (len(shown) - 1) - columns))
-    if room >= longest:
-        return rows
-    return [
-        (*row[:_NAME], row[_NAME] if len(row[_NAME]) <= room else row[_NAME][: room - 1] + "…", *row[_NAME + 1 :])
-        for row in rows
-    ]
 
 
 def _follow(api: Api, show: Callable[[], Picture], format: str) -> NoReturn:
@@ -229,30 +219,29 @@ def drawn(picture: Picture, height: int, columns: int, trouble: str = "") -> Any
     from rich.text import Text
 
     text = Text(no_wrap=True, overflow="ellipsis")
-    text.append(headline(picture.queue) + "\n", style="bold")
-    head = 3
+    first = textwrap.wrap(headline(picture.queue), max(20, columns), subsequent_indent="    ")
+    text.append("\n".join(first) + "\n", style="bold")
+    head = 2 + len(first)
     for remark in [*remarks(picture.queue), *([trouble] if trouble else [])]:
         text.append(f"  {remark}\n", style="yellow")
         head += 1
     made = table(picture.jobs, picture.queue.now, columns=columns)
-    shown = [index for index, column in enumerate(made.columns) if not column.wide]
-    titles = tuple(made.columns[index].title for index in shown)
-    rows = [tuple(row[index] for index in shown) for row in made.rows]
+    titles = tuple(column.title for column in made.columns)
     room = max(1, height - head - 1)
-    widths = [max(len(row[index]) for row in (titles, *rows)) for index in range(len(shown))]
+    widths = [max(len(row[index]) for row in (titles, *made.rows)) for index in range(len(titles))]
 
     def line(row: tuple[str, ...], style: str) -> None:
-        for cell, size, index in zip(row, widths, shown, strict=True):
-            right = made.columns[index].right
-            cell_style = STYLES.get(cell.rstrip(PROBE), style) if made.columns[index].title == "STATE" else style
-            text.append((cell.rjust(size) if right else cell.ljust(size)) + "  ", style=cell_style)
+        for index, (cell, column) in enumerate(zip(row, made.columns, strict=True)):
+            cell_style = STYLES.get(cell.rstrip(PROBE), style) if column.title == "STATE" else style
+            padded = cell.rjust(widths[index]) if column.right else cell.ljust(widths[index])
+            text.append(padded + (GAP if index + 1 < len(titles) else ""), style=cell_style)
         text.append("\n")
 
     text.append("\n")
     line(titles, "bold")
-    for row in rows[:room]:
+    for row in made.rows[:room]:
         line(row, "")
-    left = picture.total - min(room, len(rows))
+    left = picture.total - min(room, len(made.rows))
     if left > 0:
         text.append(f"{left} more; a taller terminal or --limit shows them", style="dim")
     return text

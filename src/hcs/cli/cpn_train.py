@@ -1,6 +1,5 @@
 """``hcs cpn train``: from measurements and runs that ended to the file a controller begins with."""
 
-import csv
 import os
 import tempfile
 from pathlib import Path
@@ -9,23 +8,34 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
+from hcs.cli.cpn_history import read_history
 from hcs.cli.errors import FAILED, USAGE, CommandError
 from hcs.cli.options import Json
-from hcs.cli.output import Column, Table, say, write_data, write_table
-from hcs.predict.jobs import JobPredictor, Run, Settings
-from hcs.predict.measurements import MeasurementError, history, measured, shape_of
+from hcs.cli.output import Column, Table, say, tell, write_data, write_table
+from hcs.predict.jobs import JobPredictor, Settings
 from hcs.predict.runs import sane, timed
 from hcs.predict.trees import DEFAULT, Kind
 from hcs.predict.validation import Level, Validation, validated
 
-_MOST_BYTES = 256 << 20
 _MOST_ROWS = 200_000
-_STEADY_STEPS = 1000.0  # a measured rate counts as so many steps; any number says the same
 
-EPILOG = """Columns of a CSV of runs: model, kind, cards, seconds, and where known batch, steps, peak_memory (bytes),
-outcome (succeeded, accelerator-oom, host-oom, failed), nodes, probe, shared_with, finished. Measured rates have gpu,
-model, batch_size, num_gpus, consolidated, steps_per_s; measured steps gpu, model, local_batch, nodes, gpus, layout,
-step_s. Examples: hcs cpn train runs.jsonl; hcs cpn train rates.csv runs.csv -o site.model --rename v100=V100-SXM2"""
+EPILOG = """A table of runs that ended is enough, for instance of these lines:
+
+\b
+model,kind,batch,cards,steps,seconds,peak_memory
+resnet50,A100-SXM4-80GB,128,1,5000,1260,21Gi
+bert-base,V100-SXM2-32GB,,1,,3400,
+
+Needed are model, kind (of card, as hcs cpn clusters names it; --rename changes it), cards and seconds. Where known:
+batch (samples a card and step), steps (epochs x samples / batch), peak_memory (on one card; bytes, or with a unit),
+outcome (succeeded, accelerator-oom, host-oom, failed), nodes, probe, shared_with, finished. JSON has the same names,
+one run a line.
+
+Measured rates have gpu, model, batch_size, num_gpus, consolidated, steps_per_s; measured steps gpu, model, local_batch,
+nodes, gpus, layout, step_s.
+
+Examples: hcs cpn train runs.csv; hcs cpn train rates.csv runs.jsonl -o site.model --rename v100=V100-SXM2-32GB.
+Then: hcs cpn run --model site.model. docs/prediction.md tells the rest."""
 
 
 class Learnt(msgspec.Struct, frozen=True, rename="camel"):
@@ -66,7 +76,8 @@ def train(
 ) -> None:
     """Learn run time, memory and sharing from measurements and ended runs, and write them to one file."""
     names = dict(_renamed(text) for text in rename or ())
-    runs = [msgspec.structs.replace(run, kind=names.get(run.kind, run.kind)) for path in history for run in _read(path)]
+    read = [read_history(path) for path in history]
+    runs = [msgspec.structs.replace(run, kind=names.get(run.kind, run.kind)) for file in read for run in file.runs]
     if len(runs) > _MOST_ROWS:
         raise CommandError(
             "too many rows", f"{len(runs)} rows; a model file holds {_MOST_ROWS}", "the newest of them", code=FAILED
@@ -105,6 +116,10 @@ def train(
         write_data(learnt, "line")
     else:
         _show(learnt)
+    for note in (note for file in read for note in file.notes):
+        tell(note)
+    for name in sorted(names.keys() - {run.kind for file in read for run in file.runs}):
+        tell(f"--rename {name}={names[name]} changed nothing: no row has the kind {name}")
 
 
 def _show(learnt: Learnt) -> None:
@@ -130,7 +145,7 @@ def _show(learnt: Learnt) -> None:
         ]
         write_table(Table(columns, rows))
         say()
-    say(f"wrote {learnt.file} ({learnt.bytes} bytes)")
+    say(f"wrote {learnt.file} ({learnt.bytes} bytes); hcs cpn run --model {learnt.file} begins with it")
 
 
 def _list(names: list[str], most: int = 6) -> str:
@@ -143,68 +158,6 @@ def _renamed(text: str) -> tuple[str, str]:
     if not equals or not old.strip() or not new.strip():
         raise CommandError(f"cannot rename {text!r}", "FROM=TO is expected", "--rename v100=V100-SXM2", code=USAGE)
     return old.strip(), new.strip()
-
-
-def _read(path: Path) -> list[Run]:
-    """The runs of a file; whole files only, so a broken row leaves no half-trained model."""
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise _broken(path, f"it has {path.stat().st_size} bytes; {_MOST_BYTES} are read at most")
-        data = path.read_bytes()
-    except OSError as error:
-        raise CommandError(
-            f"cannot read {path}", error.strerror or str(error), "a CSV or JSON-lines file", code=FAILED
-        ) from error
-    if data.lstrip()[:1] == b"{":
-        return _lines(path, data)
-    try:
-        text = data.decode("utf-8-sig")
-        rows = list(csv.DictReader(text.splitlines(), strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise _broken(path, str(error)) from error
-    for number, row in enumerate(rows, start=1):
-        if None in row or None in row.values():
-            raise _broken(path, f"row {number} has more or fewer fields than the header")
-    if not rows:
-        raise _broken(path, "it has no rows")
-    try:
-        return history(rows) if shape_of(list(rows[0])) == "runs" else _steady(rows)
-    except MeasurementError as error:
-        raise _broken(path, str(error)) from error
-
-
-def _lines(path: Path, data: bytes) -> list[Run]:
-    runs = []
-    for number, line in enumerate(data.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            runs.append(msgspec.json.decode(line, type=Run))
-        except msgspec.DecodeError as error:
-            raise _broken(path, f"line {number} is no run: {error}") from error
-    return runs
-
-
-def _steady(rows: list[dict[str, str]]) -> list[Run]:
-    """Measured rates or steps as runs of so many steps each; those that did not run tell nothing."""
-    found = measured(rows)
-    table = found.rows
-    return [
-        Run(
-            str(table.model[i]),
-            str(table.card[i]),
-            float(table.batch[i]) or None,
-            int(table.cards[i]),
-            _STEADY_STEPS,
-            float(found.seconds[i]) * _STEADY_STEPS,
-            None,
-            "succeeded",
-            nodes=int(table.nodes[i]),
-            steady=True,
-        )
-        for i in range(len(table))
-        if found.seconds[i] > 0
-    ]
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -223,7 +176,3 @@ def _write(path: Path, data: bytes) -> None:
         raise CommandError(
             f"cannot write {path}", error.strerror or str(error), "another --output", code=FAILED
         ) from error
-
-
-def _broken(path: Path, why: str) -> CommandError:
-    return CommandError(f"cannot learn from {path}", why, "hcs cpn train --help, which lists the columns", code=FAILED)

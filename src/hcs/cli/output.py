@@ -6,6 +6,7 @@ and drawn with rich when it is. Colour only ever repeats what a word says alread
 
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -22,24 +23,38 @@ STYLES: Final = {
     "Unknown": "dim",
     "unknown": "dim",
     "SubHealthy": "yellow",
+    "Running": "green",
+    "missing": "yellow",
+    "Cancelling": "yellow",
     "Foreign": "yellow",
     "Failed": "red",
     "Quarantined": "red",
+    "Refused": "red",
+    "down": "red",
 }
 """Colours of words that mean the same everywhere, the gravest last."""
 
 
+GAP: Final = "  "
+"""Between columns on a terminal."""
+_LEAST_FLEXIBLE: Final = 20
+_INDENT: Final = "    "
 MARK: Final = "*"
 """Behind the model of an emulated card; a line below the table says so."""
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column: ``right`` aligns numbers, ``wide`` shows it with ``-o wide`` only, ``flexible`` may wrap."""
+    """One column: ``right`` aligns numbers, ``wide`` shows it with ``-o wide`` only, ``flexible`` may wrap.
+
+    ``least``: on a terminal too narrow for all, its texts are cut down to so many characters at least; the table's
+    other columns are then never cut, so ids and numbers stay whole. 0 in all columns leaves cutting to the drawing.
+    """
 
     title: str
     right: bool = False
     wide: bool = False
     flexible: bool = False
+    least: int = 0
 
 
 class Table(msgspec.Struct):
@@ -55,7 +70,10 @@ def write_table(table: Table, *, wide: bool = False, headers: bool = True) -> No
     columns = [table.columns[index] for index in shown]
     rows = [[row[index] for index in shown] for row in table.rows]
     if sys.stdout.isatty():
-        _draw(columns, rows, headers)
+        if any(column.least for column in columns):
+            _draw_fitted(columns, rows, headers)
+        else:
+            _draw(columns, rows, headers)
         return
     lines = ([[column.title for column in columns]] if headers else []) + rows
     widths = [max((len(line[index]) for line in lines), default=0) for index in range(len(columns))]
@@ -87,9 +105,88 @@ def _draw(columns: Sequence[Column], rows: list[list[str]], headers: bool) -> No
     Console(highlight=False).print(drawn)
 
 
+def _draw_fitted(columns: Sequence[Column], rows: list[list[str]], headers: bool) -> None:
+    """Every column whole that may not be cut, on one line or, where even that is too narrow, on several.
+
+    A flexible column that finds no room beside the others stands below them.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    stiff = [index for index, column in enumerate(columns) if not column.flexible]
+    shown = [columns[index] for index in stiff]
+    cut = fitted(shown, [[row[index] for index in stiff] for row in rows], console.width, headers=headers)
+    widths = [max(len(line[place]) for line in cut) for place in range(len(stiff))]
+    breaks = _breaks(widths, console.width)
+    left = 0 if breaks else console.width - sum(widths) - len(GAP) * len(widths)
+    if not headers:
+        cut = cut[1:]
+    for number, line in enumerate(cut):
+        heading = headers and number == 0
+        text = Text()
+        for place, cell in enumerate(line):
+            if place in breaks:
+                text.rstrip()
+                text.append("\n" + _INDENT)
+            room = widths[place]
+            padded = cell.rjust(room) if shown[place].right else cell.ljust(room)
+            text.append(padded + GAP, style="bold" if heading else _style(cell))
+        row = rows[number - headers] if not heading else [column.title for column in columns]
+        for index, column in enumerate(columns):
+            if column.flexible and left >= _LEAST_FLEXIBLE:
+                pieces = textwrap.wrap(row[index], left) or [""]
+                text.append(("\n" + " " * (console.width - left)).join(pieces), style="bold" if heading else "")
+            elif column.flexible and row[index] and not heading:
+                text.rstrip()
+                inside = textwrap.wrap(row[index], max(20, console.width - len(_INDENT)))
+                text.append("".join(f"\n{_INDENT}{piece}" for piece in inside), style="dim")
+        text.rstrip()
+        console.print(text, soft_wrap=True)
+
+
+def _breaks(widths: Sequence[int], room: int) -> set[int]:
+    """The columns before which a line must go on below, for what stands there is not cut."""
+    found, used = set[int](), -len(GAP)
+    for place, width in enumerate(widths):
+        used += len(GAP) + width
+        if used > room and place:
+            found.add(place)
+            used = len(_INDENT) + width
+    return found
+
+
+def fitted(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int, *, headers: bool = True, gap: int = len(GAP)
+) -> list[list[str]]:
+    """Titles and rows with texts cut, the longest first, where that makes lines of so many characters."""
+    lines = [[column.title if headers else "" for column in columns], *(list(row) for row in rows)]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
+    while sum(widths) + gap * (len(widths) - 1) > room:
+        able = [index for index, column in enumerate(columns) if column.least and widths[index] > column.least]
+        if not able:
+            break
+        widths[max(able, key=lambda index: widths[index])] -= 1
+    return [[shortened(cell, size) for cell, size in zip(line, widths, strict=True)] for line in lines]
+
+
+def shortened(text: str, room: int) -> str:
+    """A text cut to so many characters; of two parts with a stroke between them, the longer one gives way.
+
+    >>> shortened("train-the-model", 8), shortened("hangzhou-2/910B2", 12), shortened("east/A100-SXM4-80GB", 16)
+    ('train-t…', 'hangz…/910B2', 'east/A100-SXM4-…')
+    """
+    if len(text) <= room:
+        return text
+    first, stroke, last = text.partition("/")
+    if stroke and len(first) > len(last) and len(last) + 4 <= room:
+        return f"{first[: room - len(last) - 2]}…/{last}"
+    return f"{text[: room - 1]}…"
+
+
 def _style(text: str) -> str:
     """The colour of a cell: that of the worst word in it that has one."""
-    words = [word.strip(",:") for word in text.split()]
+    words = [word.strip(f",:{MARK}") for word in text.split()]
     return next((STYLES[word] for word in reversed(list(STYLES)) if word in words), "")
 
 
@@ -141,6 +238,16 @@ def say_styled(lines: Iterable[tuple[str, str]]) -> None:
 def tell(line: str) -> None:
     """One line of talk, to stderr."""
     sys.stderr.write(f"{line}\n")
+
+
+def tell_wrapped(line: str) -> None:
+    """The same, broken between words where a terminal would break them anywhere."""
+    if not sys.stderr.isatty():
+        tell(line)
+        return
+    begins = line[: len(line) - len(line.lstrip())]
+    for piece in textwrap.wrap(line.lstrip(), width(), initial_indent=begins, subsequent_indent=f"{begins}    "):
+        tell(piece)
 
 
 def width() -> int:

@@ -10,14 +10,11 @@ process was killed. The disk it may use is bounded; what was not used for longes
 """
 
 import asyncio
-import contextlib
-import hashlib
+import errno
+import hmac
 import logging
-import os
-import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any, Final
 
 import httpx2
@@ -27,13 +24,15 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from hcs.cpn.blobfiles import CHUNK, BlobFiles, checked
 from hcs.model.refusals import Refusal, RefusedError
 
 log = logging.getLogger(__name__)
 
-_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
-_CHUNK: Final = 1 << 18
+__all__ = ["BlobFiles", "BlobStore", "Progress"]
+
 TRIES: Final = 8
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -51,107 +50,6 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
 class _Wanted(msgspec.Struct, frozen=True):
     digest: str
     source: str
-
-
-def checked(digest: str) -> str:
-    """A digest as it may be a name.
-
-    Raises:
-        RefusedError: it is none.
-    """
-    if _DIGEST.fullmatch(digest) is None:
-        raise RefusedError(
-            Refusal("BadDigest", f"{digest[:100]!r} is no digest; write sha256: and 64 lower-case hexadecimal digits")
-        )
-    return digest
-
-
-class BlobFiles:
-    """The files of a store."""
-
-    def __init__(self, directory: Path, *, limit: int | None = None) -> None:
-        """``limit`` is in bytes; None: as much as the disk holds. What was being fetched before is kept."""
-        self._whole, self._parts, self._limit = directory / "blobs", directory / "partial", limit
-        for folder in (self._whole, self._parts):
-            folder.mkdir(parents=True, exist_ok=True)
-
-    def path(self, digest: str) -> Path | None:
-        """Where a blob lies; None: not here."""
-        path = self._whole / checked(digest).removeprefix("sha256:")
-        return path if path.exists() else None
-
-    def part(self, digest: str) -> Path:
-        """Where it is written while it is not whole."""
-        return self._parts / checked(digest).removeprefix("sha256:")
-
-    def listing(self) -> dict[str, int]:
-        """What is here, with sizes."""
-        found = {}
-        for path in self._whole.iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                found[f"sha256:{path.name}"] = path.stat().st_size
-        return found
-
-    def used(self, digest: str) -> None:
-        """It was asked for just now."""
-        if (path := self.path(digest)) is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.utime(path)
-
-    def make_room(self, size: int) -> None:
-        """Drop what was not used for longest until so many bytes more are allowed.
-
-        Raises:
-            RefusedError: it could never hold that.
-        """
-        if self._limit is None:
-            return
-        if size > self._limit:
-            message = f"{size} bytes are more than the {self._limit} this store may hold; raise its --limit"
-            raise RefusedError(Refusal("TooLarge", message))
-        known = []
-        for path in (*self._whole.iterdir(), *self._parts.iterdir()):
-            with contextlib.suppress(FileNotFoundError):
-                found = path.stat()
-                known.append((path.parent == self._parts, found.st_mtime, found.st_size, path))
-        total = sum(length for _, _, length, _ in known)
-        for partial, _, length, path in sorted(known, key=lambda one: one[:2]):
-            if total + size <= self._limit:
-                return
-            if not partial:
-                path.unlink(missing_ok=True)
-                total -= length
-                log.info("blob dropped to make room: digest=sha256:%s bytes=%d", path.name, length)
-
-    def finish(self, digest: str) -> int:
-        """Move what was written into place if it is what it should be; the number of bytes.
-
-        Raises:
-            RefusedError: it is something else; it is thrown away.
-        """
-        part = self.part(digest)
-        hasher, size = hashlib.sha256(), 0
-        with part.open("rb") as file:
-            while piece := file.read(_CHUNK):
-                hasher.update(piece)
-                size += len(piece)
-            right = f"sha256:{hasher.hexdigest()}" == digest
-            if right:
-                os.fsync(file.fileno())
-        if not right:
-            part.unlink(missing_ok=True)
-            message = f"what came for {digest} has the digest sha256:{hasher.hexdigest()}; it was thrown away"
-            raise RefusedError(Refusal("WrongDigest", message))
-        part.replace(self._whole / part.name)
-        return size
-
-    def drop(self, digest: str) -> bool:
-        """Forget a blob; whether it was here."""
-        path = self.path(digest)
-        if path is None:
-            return False
-        path.unlink(missing_ok=True)
-        return True
 
 
 class BlobStore:
@@ -177,7 +75,12 @@ class BlobStore:
             offload: where large files are hashed.
             sources: beginnings of the addresses it may fetch from; none: any.
             token: what writers must show as a bearer token; empty: nothing.
+
+        Raises:
+            RefusedError: a source is no address.
         """
+        for source in sources:
+            _checked_address(source)
         self.files, self._http, self._pause, self._clock = files, http, pause, clock
         self._offload = offload
         self._sources, self._token = sources, token
@@ -224,19 +127,24 @@ class BlobStore:
         self._check_writer(request)
         digest = checked(request.path_params["digest"])
         if self.files.path(digest) is not None:
+            self.files.used(digest)
             return JSONResponse({"digest": digest, "new": False})
         if digest in self._writing or digest in self._tasks:
             return _no("AlreadyComing", f"{digest} is being written already; ask again when it is there", 409)
-        self.files.make_room(int(request.headers.get("content-length") or 0))
+        self.files.reserve(digest, int(request.headers.get("content-length") or 0))
         self._writing.add(digest)
         try:
             await self._write(digest, request.stream(), 0)
             size = await self._offload(lambda: self.files.finish(digest))
-        except BaseException:
+        except BaseException as error:
             self.files.part(digest).unlink(missing_ok=True)
+            if isinstance(error, OSError) and error.errno in _FULL:
+                message = f"the disk of this store takes no more ({error.strerror}); make room, or give it a --limit"
+                raise RefusedError(Refusal("DiskFull", message)) from error
             raise
         finally:
             self._writing.discard(digest)
+            self.files.release(digest)
         return JSONResponse({"digest": digest, "new": True, "size": size}, status_code=201)
 
     async def _delete(self, request: Request) -> Response:
@@ -273,6 +181,7 @@ class BlobStore:
         """
         checked(digest)
         if (path := self.files.path(digest)) is not None:
+            self.files.used(digest)
             size = path.stat().st_size
             return Progress(digest, "done", size, size)
         if digest not in self._tasks and digest not in self._writing:
@@ -284,85 +193,140 @@ class BlobStore:
         return self._progress.get(digest) or Progress(digest, "fetching")
 
     async def _bring(self, digest: str, source: str) -> None:
-        began, moved, message = self._clock(), 0, ""
+        fetch = _Fetch(digest, source, self._clock())
+        try:
+            message = await self._try(fetch)
+        finally:
+            self.files.release(digest)
+        if message:
+            log.warning("blob not fetched: digest=%s %s", digest, message)
+            seconds = self._clock() - fetch.began
+            self._progress[digest] = Progress(digest, "failed", seconds=seconds, message=message)
+
+    async def _try(self, fetch: "_Fetch") -> str:
+        """Again and again; why it did not come, empty where it did."""
+        digest, message = fetch.digest, ""
         for attempt in range(TRIES):
             try:
-                moved += await self._bring_rest(digest, source, began)
+                await self._bring_rest(fetch)
                 size = await self._offload(lambda: self.files.finish(digest))
-            except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
-                message = f"{source}: {error!r}"
-                await self._pause(min(30.0, 0.25 * 2.0**attempt))
-                continue
+            except (httpx2.HTTPError, httpx2.StreamError) as error:
+                message = f"{fetch.source}: {error!r}"
+            except OSError as error:
+                message = f"this store's own disk: {error.strerror or error!r}"
             except RefusedError as error:
                 message = str(error)
                 if error.refusals[0].reason != "WrongDigest":
                     break
-                await self._pause(min(30.0, 0.25 * 2.0**attempt))
-                continue
-            self._progress[digest] = Progress(digest, "done", size, size, self._clock() - began, moved)
-            log.info("blob fetched: digest=%s bytes=%d seconds=%.3f", digest, size, self._clock() - began)
-            return
-        log.warning("blob not fetched: digest=%s %s", digest, message)
-        self._progress[digest] = Progress(digest, "failed", seconds=self._clock() - began, message=message)
+            else:
+                seconds = self._clock() - fetch.began
+                self._progress[digest] = Progress(digest, "done", size, size, seconds, fetch.moved)
+                log.info("blob fetched: digest=%s bytes=%d seconds=%.3f", digest, size, seconds)
+                return ""
+            await self._pause(min(30.0, 0.25 * 2.0**attempt))
+        return message
 
-    async def _bring_rest(self, digest: str, source: str, began: float) -> int:
-        """Everything that is not here yet; the number of bytes that came."""
-        part = self.files.part(digest)
+    async def _bring_rest(self, fetch: "_Fetch") -> None:
+        """Everything that is not here yet."""
+        digest, source, part = fetch.digest, fetch.source, self.files.part(fetch.digest)
         have = part.stat().st_size if part.exists() else 0
         headers = {"Range": f"bytes={have}-"} if have else {}
+        headers["Accept-Encoding"] = "identity"  # ranges and lengths are those of the content
         async with (
             self._http() as http,
             http.stream("GET", f"{source}/blobs/{digest}", headers=headers) as answer,
         ):
             if answer.status_code == 416:  # it is whole, or longer than it should be: the digest will tell
-                return 0
+                return
             if answer.status_code == 404:
                 raise RefusedError(Refusal("UnknownBlob", f"{source} does not have {digest}"))
             answer.raise_for_status()
             if answer.status_code == 200:
                 have = 0
-            rest = int(answer.headers.get("content-length") or 0)
-            self.files.make_room(rest)
+            whole = have + int(answer.headers.get("content-length") or 0)
+            self.files.reserve(digest, whole)
 
-            def told(got: int) -> None:
-                seconds = self._clock() - began
-                self._progress[digest] = Progress(digest, "fetching", have + got, have + rest or None, seconds, got)
+            def came(got: int) -> None:
+                fetch.moved += got
+                fetch.there += got
+                seconds = self._clock() - fetch.began
+                self._progress[digest] = Progress(digest, "fetching", fetch.there, whole or None, seconds, fetch.moved)
 
-            return await self._write(digest, answer.aiter_bytes(_CHUNK), have, told)
+            fetch.there = have
+            await self._write(digest, answer.aiter_raw(CHUNK), have, came)
 
     async def _write(
         self,
         digest: str,
         pieces: AsyncIterator[bytes],
         begin: int,
-        told: Callable[[int], None] = lambda got: None,
-    ) -> int:
-        got = 0
+        came: Callable[[int], None] = lambda got: None,
+    ) -> None:
+        """Write pieces as they come, whatever length was announced, but not beyond what the store may hold."""
+        there = begin
         with self.files.part(digest).open("r+b" if begin else "wb") as file:
             file.seek(begin)
             async for piece in pieces:
+                there += len(piece)
+                self.files.reserve(digest, there)
                 file.write(piece)
-                got += len(piece)
-                told(got)
+                came(len(piece))
             file.truncate()
-        return got
 
     def _check_writer(self, request: Request) -> None:
-        if self._token and request.headers.get("authorization") != f"Bearer {self._token}":
+        shown, token = request.headers.get("authorization", ""), f"Bearer {self._token}"
+        if self._token and not hmac.compare_digest(shown.encode("utf-8", "replace"), token.encode()):
             raise RefusedError(Refusal("NotAllowed", "this store takes writes only with its bearer token"))
 
     def _check_source(self, source: str) -> None:
-        if not source.startswith(("http://", "https://")):
-            raise RefusedError(Refusal("BadSource", f"{source[:200]!r} is no http address"))
-        if self._sources and not source.startswith(self._sources):
+        address = _checked_address(source)
+        if self._sources and not any(_below(address, httpx2.URL(allowed)) for allowed in self._sources):
             message = f"this store may not fetch from {source[:200]!r}; it may from {', '.join(self._sources)}"
             raise RefusedError(Refusal("SourceNotAllowed", message))
+
+
+class _Fetch:
+    """A blob on its way: since when, the bytes that came for it in all attempts, and how much of it is there."""
+
+    def __init__(self, digest: str, source: str, began: float) -> None:
+        self.digest, self.source, self.began = digest, source, began
+        self.moved = self.there = 0
+
+
+def _checked_address(text: str) -> httpx2.URL:
+    """An address that a path can be put behind.
+
+    Raises:
+        RefusedError: it is none.
+    """
+    try:
+        found = httpx2.URL(text)
+        usable = found.scheme in ("http", "https") and bool(found.host) and not any(sign in text for sign in "?#")
+    except (httpx2.InvalidURL, ValueError):
+        usable = False
+    if not usable:
+        raise RefusedError(
+            Refusal("BadSource", f"{text[:200]!r} is no http address; write it like http://10.0.0.1:8091")
+        )
+    return found
+
+
+def _below(address: httpx2.URL, allowed: httpx2.URL) -> bool:
+    """Whether an address is another one, or lies below it. Texts that begin alike may be those of different hosts."""
+    if (address.scheme, address.host, address.port) != (allowed.scheme, allowed.host, allowed.port):
+        return False
+    return f"{address.path.rstrip('/')}/".startswith(f"{allowed.path.rstrip('/')}/")
 
 
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, RefusedError)
     refusal = error.refusals[0]
-    code = {"TooLarge": 507, "NotAllowed": 403, "SourceNotAllowed": 403, "WrongDigest": 422}.get(refusal.reason, 400)
+    code = {
+        **dict.fromkeys(("TooLarge", "NoRoom", "DiskFull"), 507),
+        "NotAllowed": 403,
+        "SourceNotAllowed": 403,
+        "WrongDigest": 422,
+    }.get(refusal.reason, 400)
     return _no(refusal.reason, refusal.message, code)
 
 

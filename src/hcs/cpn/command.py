@@ -109,7 +109,7 @@ def blobs(
     ] = "",
     token_file: Annotated[Path | None, typer.Option(help="File with the token that writers must bear.")] = None,
     source: Annotated[
-        list[str] | None, typer.Option(help="Beginning of an address it may fetch from; may be repeated. None: any.")
+        list[str] | None, typer.Option(help="Address it may fetch from, with all below it; may be repeated. None: any.")
     ] = None,
     ready_file: Annotated[Path | None, typer.Option(help="Write pid and address here once listening.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
@@ -124,14 +124,18 @@ def blobs(
     except QuantityError as error:
         raise typer.BadParameter(str(error), param_hint="--limit") from error
 
-    async def store() -> None:
-        made = BlobStore(BlobFiles(directory, limit=most), token=token, sources=tuple(source or ()))
-        try:
-            await serve(made.application(), Endpoint(host=host, port=port), ready=ready_file)
-        finally:
-            await made.close()
+    with _said():
+        files = BlobFiles(directory, limit=most)
+        with files.held():
 
-    asyncio.run(store())
+            async def store() -> None:
+                made = BlobStore(files, token=token, sources=tuple(source or ()))
+                try:
+                    await serve(made.application(), Endpoint(host=host, port=port), ready=ready_file)
+                finally:
+                    await made.close()
+
+            asyncio.run(store())
 
 
 @contextlib.contextmanager

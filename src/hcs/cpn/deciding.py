@@ -19,7 +19,7 @@ from hcs.model.refusals import Refusal
 from hcs.predict.jobs import Forecast
 from hcs.wide.entries import Entry, Placement, job_name
 from hcs.wide.fleets import Pool, why_never
-from hcs.wide.jobs import Job, Milliseconds
+from hcs.wide.jobs import Bytes, Job, Milliseconds
 from hcs.wide.network import Network
 from hcs.wide.snapshot import Place, Plan, Running, Snapshot
 
@@ -105,6 +105,7 @@ def job_of(entry: Entry, pools: Sequence[Pool], situation: Situation) -> Job:
     found = situation.forecasts.get(entry.id, {})
     kinds = {kind.casefold() for kind in asked.kinds}
     times = {}
+    sizes: list[Bytes | None] = []
     for pool in pools:
         kind = kind_of(pool)
         here = entry.placement is not None and entry.placement.cluster == pool.cluster
@@ -114,6 +115,9 @@ def job_of(entry: Entry, pools: Sequence[Pool], situation: Situation) -> Job:
             continue
         if (forecast := found.get(kind)) is not None:
             times[pool.kind] = run_time(forecast)
+            sizes.append(pool.memory)
+    known = [size for size in sizes if size is not None]
+    largest = max(known) if known and len(known) == len(sizes) else None
     return Job(
         id=entry.id,
         cards=asked.cards,
@@ -122,7 +126,7 @@ def job_of(entry: Entry, pools: Sequence[Pool], situation: Situation) -> Job:
         priority=asked.priority,
         deadline=asked.deadline,
         inputs=asked.inputs,
-        memory=memory_ask(entry, next(iter(found.values()), None)),
+        memory=memory_ask(entry, next(iter(found.values()), None), largest),
         profile=_profile(entry, next(iter(found.values()), None), situation),
         cpu=asked.cpu * asked.pods,
     )
@@ -178,7 +182,7 @@ def placement_of(entry: Entry, place: Place, question: Question, situation: Situ
         upper=max(place.end, situation.now + run.upper),
         job=job,
         host=place.host,
-        memory=memory_ask(entry, found),
+        memory=question.jobs[entry.id].memory,
         shared=shared,
         probe=found is not None and found.probe_wanted,
         beside=place.host or "",

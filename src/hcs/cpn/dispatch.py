@@ -296,7 +296,7 @@ class Dispatcher:
         if running:
             ran = self._now() - self._began.setdefault(placement.uid, self._now())
             if not placement.shared and placement.host is None:
-                self.peaks.see(placement.uid, running, station.readings(), ran)
+                self.peaks.see(placement.uid, running, *station.readings(), ran=ran)
             self._idling.runs(placement.uid)
             self.notes.pop(entry.id, None)
         elif not pods or all(pod.status.phase in ("", "Pending") for pod in pods):

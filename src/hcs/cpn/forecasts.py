@@ -83,11 +83,15 @@ def run_time(found: Forecast) -> RunTime:
     return RunTime(expected, max(expected, min(found.upper_ms, FARTHEST)))
 
 
-def memory_ask(entry: Entry, found: Forecast | None) -> Bytes | None:
-    """Bytes on each card to ask for: what the user said, else what is forecast; never less than what was too little."""
+def memory_ask(entry: Entry, found: Forecast | None, largest: Bytes | None = None) -> Bytes | None:
+    """Bytes on each card to ask for: what the user said, else what is forecast; never less than what was too little.
+
+    A forecast beyond ``largest``, the most that any card it may use has, asks for all of that card unless runs have
+    shown that it needs more: no job shall wait for ever for a guess. None: nobody knows how large the cards are.
+    """
     asked = entry.submission.memory
-    if asked is None and found is not None:
-        asked = found.memory
+    if asked is None and found is not None and found.memory is not None:
+        asked = found.memory if largest is None else min(found.memory, max(largest, found.needed))
     if entry.floor is not None:
         asked = max(asked or 0, entry.floor)
     return asked

@@ -130,7 +130,8 @@ def closed_pools(
     why: dict[str, tuple[str, str]] = {}
     for view in views:
         if not view.reachable:
-            why[view.name] = "ClusterUnreachable", f"cluster {view.name} is out of reach: {view.message or 'no answer'}"
+            said = view.message.removeprefix(f"cluster {view.name} ") or "no answer"
+            why[view.name] = "ClusterUnreachable", f"cluster {view.name} is out of reach: {said}"
         elif view.cpu_busy is not None and view.cpu_busy.value > threshold:
             busy = f"{view.cpu_busy.value:.0%} of its CPUs were busy {view.cpu_busy.age // 1000} s ago"
             why[view.name] = "CpuBusy", f"cluster {view.name} takes nothing more: {busy}, the limit is {threshold:.0%}"

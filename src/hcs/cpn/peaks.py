@@ -22,8 +22,13 @@ class Peaks:
         """The most that one card of the Job was seen to hold; None: it was never measured."""
         return self._seen.get(uid)
 
-    def see(self, uid: str, pods: Iterable[Pod], readings: Sequence[CardReading], ran: Milliseconds) -> None:
-        """Take in readings of now; ``ran`` is for how long the pods run already."""
+    def see(
+        self, uid: str, pods: Iterable[Pod], readings: Sequence[CardReading], ago: Milliseconds, *, ran: Milliseconds
+    ) -> None:
+        """Take in readings that were asked for so long ``ago``; ``ran`` is for how long the pods run already.
+
+        What an exporter may have looked at before that says something about who had the card then.
+        """
         devices = {
             grant.device
             for pod in pods
@@ -35,7 +40,7 @@ class Peaks:
             (
                 reading.used
                 for reading in readings
-                if reading.device in devices and reading.used is not None and reading.age < ran
+                if reading.device in devices and reading.used is not None and reading.age + reading.lag + ago < ran
             ),
             default=0,
         )

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from itertools import pairwise
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import httpx2
 import msgspec
@@ -27,6 +27,10 @@ MOVABLE: Final = "sha256:"
 _LEARNT_FROM: Final = 1 << 20
 """Bytes from which on a transfer says something about the link; smaller ones tell of the start only."""
 _WEIGHT: Final = 0.3
+_MOST_LISTED: Final = 64 << 20
+"""Bytes of the list of what a store holds: some half a million blobs."""
+_ODD: Final = (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError, RecursionError)
+"""What an address may lead to that is no store's."""
 _SILENCES: Final = 20
 """Requests without an answer, one after the other, until a transfer is given up for a while."""
 
@@ -39,6 +43,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     poll: float = 0.5
     after_failure: float = 30.0
     default_rate: int = 50_000_000
+
+
+class _Listing(msgspec.Struct, frozen=True):
+    blobs: dict[str, Annotated[int, msgspec.Meta(ge=0)]]
 
 
 class _Coming(msgspec.Struct):
@@ -164,11 +172,15 @@ class Mover:
 
     async def _look_at(self, place: str, url: str) -> None:
         try:
-            async with self._http() as http:
-                answer = await http.get(f"{url.rstrip('/')}/blobs")
+            async with self._http() as http, http.stream("GET", f"{url.rstrip('/')}/blobs") as answer:
                 answer.raise_for_status()
-                self._there[place] = {str(digest): int(size) for digest, size in answer.json()["blobs"].items()}
-        except (httpx2.HTTPError, OSError, ValueError, KeyError, AttributeError) as error:
+                content = bytearray()
+                async for piece in answer.aiter_bytes():
+                    content += piece
+                    if len(content) > _MOST_LISTED:
+                        raise ValueError(f"more than {_MOST_LISTED >> 20} MiB, which is no list of blobs")
+            self._there[place] = msgspec.json.decode(content, type=_Listing).blobs
+        except _ODD as error:
             log.warning("store not readable: place=%s url=%s error=%r", place, url, error)
 
     async def _bring(self, cluster: str, blob: Blob) -> None:
@@ -181,9 +193,9 @@ class Mover:
             for source, target in pairwise(found[0].way):
                 await self._move(source, target, blob, self._coming[key])
             self._failed.pop(key, None)
-        except (_NotComingError, httpx2.HTTPError, OSError, ValueError) as error:
+        except (_NotComingError, *_ODD) as error:
             again = self._now() + round(self.settings.after_failure * 1000)
-            self._failed[key] = again, str(error) or repr(error)
+            self._failed[key] = again, str(error) if isinstance(error, _NotComingError) else f"{cluster}: {error!r}"
             log.warning("transfer failed: cluster=%s digest=%s error=%s", cluster, blob.digest, error)
         finally:
             self._coming.pop(key, None)

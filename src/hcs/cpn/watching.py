@@ -70,9 +70,9 @@ class Station:
             group.create_task(self.jobs.run())
             group.create_task(self.pods.run())
 
-    def readings(self) -> Sequence[CardReading]:
-        """What exporters say of single cards; nothing where the cluster has no metrics."""
-        return getattr(self.cluster, "cards", ())
+    def readings(self) -> tuple[Sequence[CardReading], Milliseconds]:
+        """What exporters said of single cards, and how long ago they were asked; nothing without metrics."""
+        return getattr(self.cluster, "cards", ()), getattr(self.cluster, "asked_ago", 0)
 
     def job(self, placement: Placement, namespace: str) -> resources.Job | None:
         """The placement's Job as it was last seen."""

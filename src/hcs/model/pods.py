@@ -128,6 +128,8 @@ class PodStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     startTime: str | None = None
     conditions: list[PodCondition] | None = None
     containerStatuses: list[dict[str, Any]] | None = None
+    podIP: str | None = None
+    podIPs: list[dict[str, Any]] | None = None
 
 
 class Pod(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -18,7 +18,7 @@ from hcs.predict.couples import Couple, CoupleRates, Rate
 from hcs.predict.durations import Duration, Durations
 from hcs.predict.memory import CONTEXT, MemoryPredictor, Peak
 from hcs.predict.runs import Run, Work, amount, sane
-from hcs.predict.sealed import AGAIN, ModelFileError, opened, sealed
+from hcs.predict.sealed import AGAIN, ModelFileError, opened, read, sealed
 from hcs.predict.trees import DEFAULT, KINDS, Kind
 
 __all__ = ["Forecast", "JobPredictor", "ModelFileError", "Rate", "Run", "Settings", "Work"]
@@ -44,6 +44,7 @@ class Forecast(msgspec.Struct, frozen=True):
     Milliseconds alone on its cards, expected and as a 90 % interval, ``0 < lower <= expected <= upper``. ``memory`` is
     the bytes on each card to ask for, context included; None: no run told. ``level`` is how far the question is from
     what was seen, and ``probe_wanted`` says that no run of this model ever ended well: a short run alone would tell.
+    ``needed`` is what runs have shown to be the least that it needs; what ``memory`` is above that is a guess.
     """
 
     expected_ms: int
@@ -53,6 +54,7 @@ class Forecast(msgspec.Struct, frozen=True):
     level: str
     fallback: bool
     probe_wanted: bool
+    needed: int = 0
 
 
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,8 +89,8 @@ class JobPredictor:
         answers = []
         for work, times in zip(queue, found, strict=True):
             memory = self.memory(work)
-            probe = work.model not in self.durations.models
-            answers.append({kind: _forecast(times[kind], memory, probe) for kind in kinds})
+            probe, needed = work.model not in self.durations.models, self.needed(work)
+            answers.append({kind: _forecast(times[kind], memory, probe, needed) for kind in kinds})
         return answers
 
     def memory(self, work: Work) -> int | None:
@@ -101,12 +103,17 @@ class JobPredictor:
         if found is not None:
             ask = int(found.ask)
         elif exceeded and (known := max(peak.bytes for peak in exceeded)) > 1:
-            ask = round(_AFTER_OOM * known) + self.settings.context
+            ask = max(round(_AFTER_OOM * known), self.needed(work)) + self.settings.context
         else:
             return None
         # Some ran out of memory without saying how much that was: each asks for half as much again.
         blind = sum(1 for peak in exceeded if peak.bytes <= 1)
         return round(ask * _AFTER_OOM ** min(blind, 8))
+
+    def needed(self, work: Work) -> int:
+        """Bytes on each card that it surely needs, by runs of this batch or smaller ones; 0 when none told."""
+        batch = self._batch(work.model, work.batch)
+        return max((least for at, least in self._needed.get(work.model, {}).items() if at <= batch), default=0)
 
     def slowdown(self, a: Work | str, b: Work | str) -> Rate:
         """Normalised rate of ``a`` beside ``b`` on one card; models or jobs."""
@@ -142,10 +149,7 @@ class JobPredictor:
             ModelFileError: not such a file, another version, cut or changed, or settings nobody could have meant.
         """
         content = opened(_FORMAT, VERSION, raw)
-        try:
-            found = msgspec.json.decode(content, type=_Content)
-        except msgspec.DecodeError as error:
-            raise ModelFileError(f"the content cannot be read ({error}); {AGAIN}") from error
+        found = read(content, _Content, "the content cannot be read")
         settings = found.settings
         if settings.trees not in KINDS or not 1 <= settings.limit <= 10_000 or settings.context < 0:
             raise ModelFileError(f"settings {settings} are out of range; {AGAIN}")
@@ -161,18 +165,24 @@ class JobPredictor:
         # A job that does not say its batch is taken for the largest seen.
         self._batches = {model: max(batches) for model, batches in together.items()}
         peaks: dict[tuple[str, int, bool], int] = {}
-        blind = []
+        self._needed: dict[str, dict[int, int]] = {}
+        # What ran out says what to ask for; what broke off for another reason was only not finished allocating.
+        self._exceeded: list[Peak] = []
         for run in told:
             batch = self._batch(run.model, run.batch)
             if run.peak_memory is None:
-                blind.append(Peak(run.model, batch, 1, exceeded=True))
+                self._exceeded.append(Peak(run.model, batch, 1, exceeded=True))
                 continue
-            # What a run held that did not end well is a lower bound: it was not finished allocating.
+            ran_out = run.outcome == "accelerator-oom"
+            if ran_out:
+                self._exceeded.append(Peak(run.model, batch, run.peak_memory, exceeded=True))
+            least = self._needed.setdefault(run.model, {})
+            least[batch] = max(least.get(batch, 0), run.peak_memory + ran_out)
+            # What a run held that did not end well is a lower bound.
             key = (run.model, batch, run.outcome != "succeeded")
             peaks[key] = max(peaks.get(key, 0), run.peak_memory)
         seen = [Peak(model, batch, held, exceeded) for (model, batch, exceeded), held in sorted(peaks.items())]
         self._memory = MemoryPredictor(seen, context=type(CONTEXT)(self.settings.context))
-        self._exceeded = [*(peak for peak in seen if peak.exceeded), *blind]
 
     def _learn_sharing(self, runs: Sequence[Run]) -> None:
         shared = [run for run in runs if run.shared_with is not None]
@@ -198,7 +208,7 @@ class JobPredictor:
         return int(np.ceil(known if known is not None else self._batches.get(model, 0.0)))
 
 
-def _forecast(found: Duration, memory: int | None, probe: bool) -> Forecast:
+def _forecast(found: Duration, memory: int | None, probe: bool, needed: int) -> Forecast:
     expected = max(1, round(found.seconds * 1000))
     return Forecast(
         expected,
@@ -208,6 +218,7 @@ def _forecast(found: Duration, memory: int | None, probe: bool) -> Forecast:
         found.level,
         found.fallback,
         probe,
+        needed,
     )
 
 

@@ -16,6 +16,7 @@ from typing import Literal, TypeVar, get_args
 
 import numpy as np
 
+from hcs.model.quantities import QuantityError, parse_bytes
 from hcs.predict.runs import Outcome, Run
 from hcs.predict.table import Floats, Table, table
 
@@ -28,7 +29,13 @@ _NEEDED: dict[Shape, tuple[str, ...]] = {
     "steps": ("gpu", "model", "local_batch", "nodes", "gpus", "layout", "step_s"),
     "runs": ("model", "kind", "cards", "seconds"),
 }
+RUN_COLUMNS = (
+    *_NEEDED["runs"],
+    *("batch", "steps", "peak_memory", "outcome", "nodes", "probe", "shared_with", "finished", "steady"),
+)
+"""What is looked at of a run."""
 _MOST_CARDS = 100_000
+_LEAST_PEAK = 1 << 20
 
 
 class MeasurementError(ValueError):
@@ -49,7 +56,7 @@ def shape_of(columns: Sequence[str]) -> Shape:
     for shape, needed in _NEEDED.items():
         if set(needed) <= set(columns):
             return shape
-    known = "; or ".join(f"{', '.join(needed)} ({shape})" for shape, needed in _NEEDED.items())
+    known = "; or ".join(f"{', '.join(needed)} ({shape})" for shape, needed in reversed(_NEEDED.items()))
     raise MeasurementError(f"the columns are {', '.join(map(str, columns)) or 'none'}; expected {known}")
 
 
@@ -88,7 +95,6 @@ def _run(row: Row) -> Run:
     outcome = (row.get("outcome") or "succeeded").strip()
     if outcome not in get_args(Outcome):
         raise MeasurementError(f"outcome is {outcome!r}; expected one of {', '.join(get_args(Outcome))}")
-    peak = _optional(row, "peak_memory")
     return Run(
         _name(row, "model"),
         _name(row, "kind"),
@@ -96,13 +102,42 @@ def _run(row: Row) -> Run:
         _count(row, "cards"),
         _optional(row, "steps"),
         _number(row, "seconds"),
-        None if peak is None else int(peak),
+        peak_bytes(row.get("peak_memory") or ""),
         outcome,  # type: ignore[arg-type]  # checked above
         (row.get("probe") or "").strip().lower() in ("1", "true", "yes"),
         (row.get("shared_with") or "").strip() or None,
         int(_optional(row, "finished") or 0),
         _count(row, "nodes") if row.get("nodes") else 1,
     )
+
+
+def peak_bytes(text: str) -> int | None:
+    """Peak memory in bytes, as a number or with a unit; None for an empty text and for 0, which say nothing.
+
+    >>> peak_bytes("3Gi"), peak_bytes("3.2e9"), peak_bytes("")
+    (3221225472, 3200000000, None)
+
+    Raises:
+        MeasurementError: it is no amount, or so small that another unit was meant.
+    """
+    text = text.strip()
+    try:
+        value = float(text or 0)
+        if not math.isfinite(value) or value < 0:
+            raise MeasurementError(f"peak_memory is {text}; expected bytes, 0 or more")
+        amount = int(value)
+    except ValueError as error:
+        if isinstance(error, MeasurementError):
+            raise
+        try:
+            amount = parse_bytes(text)
+        except QuantityError:
+            raise MeasurementError(f"peak_memory is {text!r}; expected bytes, or a unit as in 3Gi") from None
+    if 0 < amount < _LEAST_PEAK:
+        raise MeasurementError(
+            f"peak_memory is {amount} bytes, less than any job holds; write its unit, as in {amount}Mi"
+        )
+    return amount or None
 
 
 def _checked(row: Row) -> None:

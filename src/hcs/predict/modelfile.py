@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from hcs.predict.runtime import Training
-from hcs.predict.sealed import AGAIN, ModelFileError, opened, sealed
+from hcs.predict.sealed import AGAIN, ModelFileError, opened, read, sealed
 from hcs.predict.table import Table
 from hcs.predict.trees import KINDS, Kind
 
@@ -69,10 +69,7 @@ def encode(training: Training) -> bytes:
 def decode(data: bytes) -> Training:
     """The training a file holds, checked: format, version, checksum, lengths, finite and positive numbers."""
     content = opened(_FORMAT, VERSION, data)
-    try:
-        found = msgspec.json.decode(content, type=_Content)
-    except msgspec.DecodeError as error:
-        raise ModelFileError(f"the content cannot be read ({error}); {AGAIN}") from error
+    found = read(content, _Content, "the content cannot be read")
     return _training(found)
 
 

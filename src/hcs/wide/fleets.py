@@ -2,6 +2,7 @@
 
 import msgspec
 
+from hcs.model.quantities import show_bytes
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.wide.jobs import Bytes, Job, RunTime
 
@@ -68,9 +69,12 @@ def why_never(job: Job, pools: tuple[Pool, ...]) -> Refusal | None:
             f"job {job.id} has no run time on {', '.join(sorted({pool.kind for pool in pools}))}; "
             "probe it there or add a cluster with another kind of card",
         )
-    most = max(pool.cards for pool in known)
-    if job.cards > most:
+    cards = max(pool.cards for pool in known)
+    if job.cards > cards:
         return Refusal(
-            "TooManyCards", f"job {job.id} asks for {job.cards} cards; the largest pool it can use has {most}"
+            "TooManyCards", f"job {job.id} asks for {job.cards} cards; the largest pool it can use has {cards}"
         )
-    return Refusal("TooLittleMemory", f"job {job.id} needs {job.memory} bytes on a card; no pool's cards hold that")
+    largest = max((pool.memory for pool in known if pool.cards >= job.cards and pool.memory is not None), default=0)
+    needs, most = show_bytes(job.memory or 0), show_bytes(largest)
+    told = f"needs {needs} on a card" if needs != most else f"needs more than {needs} on a card"
+    return Refusal("TooLittleMemory", f"job {job.id} {told}; the largest it may use has {most}")

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcs.cpn.collect.inventory import Card, Holding, Machine, take_stock
+from hcs.cpn.collect.inventory import Card, Holding, Machine, holding_of, take_stock
 from hcs.cpn.collect.plugins import Announced, announced, count
+from hcs.model.pods import Container, Pod, PodSpec, PodStatus, Resources
 
 NODES = ["n1", "n2", "n3"]
 CARDS = st.builds(
@@ -82,6 +84,92 @@ def test_any_labels_and_amounts_make_whole_cards_or_none(labels: dict[str, str],
         assert 0 <= entry.allocatable == entry.capacity <= 4096
         assert entry.memory is None or 0 < entry.memory < 1 << 62
         assert entry.cards(entry.shares) == 1
+
+
+@pytest.mark.parametrize(
+    ("resources", "cards"),
+    [
+        pytest.param(
+            {
+                "huawei.com/Ascend910": "8",
+                "huawei.com/Ascend910-16c": "3",
+                "huawei.com/Ascend310P-2c.1cpu": "4",
+                "huawei.com/Ascend910B3-memory": "4000",
+                "huawei.com/Ascend910B3-core": "100",
+                "huawei.com/Ascend910B4-1": "8",
+            },
+            {"huawei.com/Ascend910": 8, "huawei.com/Ascend910B4-1": 8},
+            id="ascend",
+        ),
+        pytest.param(
+            {
+                "cambricon.com/mlu370": "8",
+                "cambricon.com/mlu370.smlu.vcore": "800",
+                "cambricon.com/mlu590.mim-2m.8gb": "4",
+            },
+            {"cambricon.com/mlu370": 8},
+            id="cambricon",
+        ),
+        pytest.param({"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "7"}, {"nvidia.com/gpu": 1}, id="nvidia"),
+    ],
+)
+def test_slices_cores_and_amounts_of_memory_are_no_cards(resources: dict[str, str], cards: dict[str, int]) -> None:
+    found = announced({}, {"capacity": resources, "allocatable": resources})
+    assert {entry.resource: entry.capacity for entry in found} == cards
+
+
+OLD = (
+    "GPU-1,10,32768,100,NVIDIA-Tesla V100-SXM2-32GB,0,true:GPU-2,10,32768,100,NVIDIA-Tesla V100-SXM2-32GB,0,true,1,mps:"
+)
+NEW = (
+    '[{"id":"GPU-1","count":10,"devmem":32768,"devcore":100,"type":"NVIDIA-Tesla V100-SXM2-32GB","health":true},'
+    '{"id":"GPU-2","count":10,"devmem":32768,"devcore":100,"type":"NVIDIA-Tesla V100-SXM2-32GB","health":true}]'
+)
+
+
+@pytest.mark.parametrize("text", [pytest.param(OLD, id="text"), pytest.param(NEW, id="json")])
+def test_what_another_plugin_hands_out_several_times_is_counted_as_it_registered_it(text: str) -> None:
+    amounts = {"capacity": {"nvidia.com/gpu": "20"}, "allocatable": {"nvidia.com/gpu": "10"}}
+    (entry,) = announced({}, amounts, {"hami.io/node-nvidia-register": text})
+    assert (entry.kind, entry.capacity, entry.allocatable, entry.shares) == ("V100-SXM2-32GB", 2, 1, 10)
+    assert (entry.memory, entry.labelled) == (32 << 30, True)
+
+
+@given(st.text(max_size=60) | st.sampled_from([OLD[:40], NEW[:-1], "[[[[" * 5000, '[{"count": -4}]', ":::", ","]))
+def test_any_registration_leaves_whole_cards(text: str) -> None:
+    amounts = {"capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": "8"}}
+    (entry,) = announced({}, amounts, {"hami.io/node-nvidia-register": text})
+    assert 1 <= entry.capacity <= 8
+    assert entry.capacity * entry.shares <= 8
+
+
+def starts(name: str, amount: int, *, sidecar: bool = False) -> Container:
+    limits: dict[str, str | int | float] = {"nvidia.com/gpu": amount}
+    return Container(name, resources=Resources(limits=limits), restartPolicy="Always" if sidecar else None)
+
+
+@pytest.mark.parametrize(
+    ("init", "main", "held"),
+    [
+        pytest.param([], [1, 2], 3, id="containers-together"),
+        pytest.param([starts("i", 4)], [1], 4, id="the-hungriest-init-container"),
+        pytest.param([starts("i", 2), starts("j", 3)], [1], 3, id="one-after-the-other"),
+        pytest.param([starts("s", 1, sidecar=True)], [2], 3, id="a-sidecar-stays"),
+        pytest.param([starts("s", 1, sidecar=True), starts("i", 3)], [1], 4, id="beside-a-sidecar-that-runs-already"),
+        pytest.param([starts("i", 3), starts("s", 1, sidecar=True)], [1], 3, id="before-the-sidecar"),
+    ],
+)
+def test_a_pod_holds_what_its_containers_hold_at_once(init: list[Container], main: list[int], held: int) -> None:
+    containers = [starts(f"c{number}", amount) for number, amount in enumerate(main)]
+    found = holding_of(Pod(spec=PodSpec(containers, init, nodeName="n1")))
+    assert found is not None
+    assert found.amounts == {"nvidia.com/gpu": held}
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_holds_nothing_though_it_is_bound(phase: str) -> None:
+    spec = PodSpec([starts("c", 1)], nodeName="n1")
+    assert holding_of(Pod(spec=spec, status=PodStatus(phase=phase))) is None
 
 
 @given(st.text(max_size=12) | st.integers() | st.floats() | st.none())

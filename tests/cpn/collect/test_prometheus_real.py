@@ -131,7 +131,8 @@ def test_two_vendors_at_once_each_in_its_own_units(prometheus: Observed) -> None
             assert [card.vendor for card in figures.cards] == ["nvidia", "ascend"]
             nvidia, ascend = figures.cards
             amounts = (20 * GIB, 80 * GIB, 0.75, True, nvidia.age, one.instance)
-            assert nvidia == CardReading("dcgm-exporter", "nvidia", "n1", "GPU-a", 0, A100, *amounts)
+            places = ("n1", "127.0.0.1")
+            assert nvidia == CardReading("dcgm-exporter", "nvidia", "n1", "GPU-a", 0, A100, *amounts, places, 30_000)
             assert (ascend.used, ascend.total, ascend.utilization, ascend.healthy) == (8 * GIB, 32255 * MIB, 0.4, True)
             assert ascend.node == "127.0.0.1"
             assert 0 <= nvidia.age < 60_000

@@ -2,73 +2,21 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cpn.collect.answering import Answering, Reply, refusal, vector
+from tests.cpn.collect.answering import Metrics, refusal
 from tests.cpn.collect.sites import live
 from tests.router.scene import GIB, Scene, card, scene, virtual
 
 from hcs.cpn.collect.cluster import LiveCluster, Timing
 from hcs.cpn.collect.figures import Bounds
-from hcs.cpn.collect.prometheus import Prometheus
-from hcs.cpn.collect.queries import METRIC
 from hcs.cpn.views import PoolView, Reading
 from hcs.store.clusters import ClusterConfig
 
 A100 = "A100-SXM4-80GB"
-Series = tuple[dict[str, str], str]
-
-
-class Metrics:
-    """Answers as a Prometheus does that scraped these series, each some seconds ago."""
-
-    def __init__(self) -> None:
-        self.series = dict[str, tuple[Series, float]]()
-        self.up = [("exporters", "10.0.0.1:9400", "1")]
-        self.cpu: Series | None = None
-        self.broken: Reply | str = ""
-        self.answering = Answering(self.reply)
-
-    def say(self, name: str, value: float, age: float = 1.0, **labels: str) -> None:
-        known = {"__name__": name, "job": "exporters", "instance": "10.0.0.1:9400", **labels}
-        self.series[name + repr(sorted(labels.items()))] = (known, repr(float(value))), age
-
-    def card(self, uuid: str, util: float, used: float, age: float = 1.0, node: str = "n1") -> None:
-        """What dcgm-exporter says of a card of 80 GiB."""
-        labels = {"UUID": uuid, "Hostname": node}
-        self.say("DCGM_FI_DEV_GPU_UTIL", util, age, **labels)
-        self.say("DCGM_FI_DEV_FB_USED", used, age, **labels)
-        self.say("DCGM_FI_DEV_FB_FREE", 81920 - used, age, **labels)
-
-    def host(self, node: str, busy: float, free: float) -> None:
-        self.cpu = {"node": node, "instance": "10.0.0.1:9100", "job": "hosts"}, f"{busy:g}"
-        self.say("node_memory_MemAvailable_bytes", free, node=node)
-
-    def reply(self, form: Mapping[str, str]) -> Reply:
-        if self.broken != "":
-            return self.broken  # type: ignore[return-value]
-        text = form["query"]
-        if text == "up":
-            return vector(*(({"__name__": "up", "job": job, "instance": at}, up) for job, at, up in self.up))
-        if text.startswith("{"):
-            return vector(*(series for series, _ in self.series.values()))
-        if text.startswith("label_replace(time()"):
-            return vector(*((_renamed(labels), f"{age:g}") for (labels, _), age in self.series.values()))
-        if text.startswith("1 - avg"):
-            return vector(*([self.cpu] if self.cpu is not None else []))
-        if text.startswith("max without"):
-            return vector(*([(self.cpu[0], "2")] if self.cpu is not None else []))
-        return vector()
-
-    def make(self, address: Any, deadline: float) -> Any:
-        return lambda: Prometheus(address, deadline=deadline, transport=self.answering)
-
-
-def _renamed(labels: Mapping[str, str]) -> dict[str, str]:
-    return {METRIC: labels["__name__"], **{key: value for key, value in labels.items() if key != "__name__"}}
 
 
 class Room:
@@ -169,6 +117,83 @@ async def test_a_figure_grows_older_until_it_says_nothing(tmp_path: Path) -> Non
         r.metrics.broken = ""
         await r.s.until(lambda: r.pool().busy is not None)
         assert r.cluster.view().missing[0].startswith("free host memory is not known")
+
+
+@virtual
+async def test_how_old_readings_of_single_cards_are_is_known_while_nobody_answers(tmp_path: Path) -> None:
+    """Who asks whether a reading is from before a job began must not take the last tenant's memory for the job's."""
+    async with room(tmp_path) as r:
+        assert r.cluster.asked_ago == 0
+        r.metrics.card("nvidia-0", 50, 1024, age=3)
+        await r.asked()
+        r.metrics.broken = None
+        await asyncio.sleep(60)
+        (reading,) = r.cluster.cards
+        assert reading.age == 3000
+        assert 60_000 <= r.cluster.asked_ago <= 76_000
+
+
+@virtual
+async def test_no_figure_is_older_than_what_is_too_old(tmp_path: Path) -> None:
+    """However it came to be so old: before it was asked for, or since."""
+    async with room(tmp_path) as r:
+        r.metrics.card("nvidia-0", 50, 1024, age=100)
+        await r.asked()
+        assert r.pool().busy is not None
+        r.metrics.broken = None
+        for _ in range(60):
+            await asyncio.sleep(1)
+            assert (busy := r.pool().busy) is None or busy.age <= 120_000
+        assert r.pool().busy is None
+
+
+@virtual
+async def test_a_node_is_found_by_any_of_its_names(tmp_path: Path) -> None:
+    """Of what labels call it the first that the cluster knows counts, in any case, with or without its domain."""
+    async with room(tmp_path) as r:
+        for names in (
+            {"Hostname": "dcgm-exporter-x7k2p", "node": "n1"},
+            {"Hostname": "N1"},
+            {"Hostname": "n1.site.example"},
+        ):
+            r.metrics.series.clear()
+            r.metrics.say("DCGM_FI_DEV_GPU_UTIL", 50, UUID="by-number", gpu="1", **names)
+            await r.asked()
+            (reading,) = r.cluster.cards
+            assert (reading.node, reading.device) == ("n1", "nvidia-1"), names
+
+
+@virtual
+async def test_a_card_that_two_targets_tell_of_counts_once_though_its_node_is_not_known(tmp_path: Path) -> None:
+    async with room(tmp_path) as r:
+        await r.s.add_node("n2", card(0, "ascend"))
+        for instance, age in (("10.244.0.7:8082", 3), ("10.244.0.9:8082", 90)):
+            labels = {"vdie_id": "6B0A1C2D-20A01234-7F8E9D0C", "id": "0", "instance": instance}
+            r.metrics.say("npu_chip_info_utilization", age, age, **labels)
+        await r.asked()
+        assert [reading.utilization for reading in r.cluster.cards] == [0.03]
+
+
+@virtual
+async def test_an_exporter_that_is_scraped_by_the_address_of_its_pod_is_on_that_pods_node(tmp_path: Path) -> None:
+    async with room(tmp_path) as r:
+        await r.s.post(
+            "/api/v1/namespaces/default/pods",
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "exporter", "namespace": "default"},
+                "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "example.invalid/e:1"}]},
+            },
+        )
+        addresses = [{"ip": "10.244.0.7"}, {"ip": "fd00::7"}]
+        await r.s.set_status("exporter", phase="Running", podIP="10.244.0.7", podIPs=addresses)
+        for address in ("10.244.0.7:9400", "[fd00::7]:9400"):
+            r.metrics.series.clear()
+            r.metrics.say("DCGM_FI_DEV_GPU_UTIL", 50, UUID="by-number", gpu="1", instance=address)
+            await r.asked()
+            (reading,) = r.cluster.cards
+            assert (reading.node, reading.device) == ("n1", "nvidia-1"), address
 
 
 @virtual

@@ -26,6 +26,8 @@ _GUESSED: Final = (2 << 30, 1 << 40)
 _GUESSES: Final = ("B", "KiB", "MiB")
 _SLACK: Final = 1.001
 _MAX_CODE: Final = 1 << 40
+_TOGETHER: Final = 2.0
+"""Seconds within which samples were taken at once."""
 
 Series = tuple[str, frozenset[tuple[str, str]]]
 """The name of a metric, and all other labels."""
@@ -34,8 +36,9 @@ Series = tuple[str, frozenset[tuple[str, str]]]
 class CardReading(msgspec.Struct, frozen=True):
     """What one exporter says of one card. ``utilization`` is 0 to 1; None is not known.
 
-    ``node`` is what the exporter calls the node: a name or an address. ``index`` is the driver's number, ``instance``
-    the target that was scraped.
+    ``node`` is what the exporter calls the node: a name or an address, the first of ``places``, which are all it calls
+    it. ``index`` is the driver's number, ``instance`` the target that was scraped. ``lag``: by so much longer the
+    exporter may have known what it said, in milliseconds.
     """
 
     source: str
@@ -50,6 +53,8 @@ class CardReading(msgspec.Struct, frozen=True):
     healthy: bool | None = None
     age: Milliseconds = 0
     instance: str = ""
+    places: tuple[str, ...] = ()
+    lag: Milliseconds = 0
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -64,9 +69,25 @@ def series_of(labels: Metric, name: str) -> Series:
     return name, frozenset((key, value) for key, value in labels.items() if key not in ("__name__", METRIC))
 
 
-def node_of(labels: Mapping[str, str], names: Iterable[str]) -> str:
-    """The node's name or address in the first of these labels that is there, without a port."""
-    text = next((labels[name] for name in names if labels.get(name)), "")
+def said(labels: Mapping[str, str], name: str) -> str:
+    """A label as the exporter's own server gave it: one that reads from that server may have put it aside.
+
+    >>> said({"instance": "prometheus:9090", "exported_instance": "10.0.0.1:9400"}, "instance")
+    '10.0.0.1:9400'
+    """
+    return labels.get(f"exported_{name}") or labels.get(name, "")
+
+
+def places_of(labels: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
+    """What these labels call the node, a name or an address without a port, in this order; at least one text.
+
+    >>> places_of({"Hostname": "dcgm-exporter-x7k2p", "instance": "10.0.0.1:9400"}, ("Hostname", "node", "instance"))
+    ('dcgm-exporter-x7k2p', '10.0.0.1')
+    """
+    return tuple(dict.fromkeys(_host(text) for name in names if (text := said(labels, name)))) or ("",)
+
+
+def _host(text: str) -> str:
     host, colon, port = text.rpartition(":")
     return (host if colon and port.isdecimal() and (":" not in host or host.startswith("[")) else text).strip("[]")
 
@@ -100,9 +121,8 @@ def read_cards(
             doubts[f"{name} has values that are no numbers; they count as missing"] = None
             continue
         vendor = source.vendor or vendor_word(sample.labels.get(source.vendor_label, "")[:40])
-        node = node_of(sample.labels, source.node)
-        instance = sample.labels.get("instance", "")
-        card = found.setdefault((vendor, node, instance, device), _Card(vendor, node, device, sample.labels))
+        places, instance = places_of(sample.labels, source.node), said(sample.labels, "instance")
+        card = found.setdefault((vendor, places[0], instance, device), _Card(vendor, places, device, sample.labels))
         card.note(name, next((sample.labels[key] for key in source.part if sample.labels.get(key)), ""), sample, age)
     frozen = _frozen(source, still)
     cards = []
@@ -121,16 +141,14 @@ def read_cards(
 class _Card:
     """The samples of one card."""
 
-    def __init__(self, vendor: str, node: str, device: str, labels: Metric) -> None:
-        self.vendor, self.node, self.device, self.labels = vendor, node, device, labels
-        self._values: dict[str, dict[str, tuple[float, float]]] = {}
+    def __init__(self, vendor: str, places: tuple[str, ...], device: str, labels: Metric) -> None:
+        self.vendor, self.node, self.places, self.device, self.labels = vendor, places[0], places, device, labels
+        self._values: dict[str, dict[str, list[tuple[float, float]]]] = {}
 
     def note(self, metric: str, part: str, sample: Sample, age: float) -> None:
-        """Series that differ only by who uses the card are one; the larger value is the safer one."""
+        """Take one series in; ``part`` is the slice of the card that it is about, empty: all of it."""
         assert sample.value is not None
-        parts = self._values.setdefault(metric, {})
-        before = parts.get(part)
-        parts[part] = (sample.value, age) if before is None else (max(before[0], sample.value), max(before[1], age))
+        self._values.setdefault(metric, {}).setdefault(part, []).append((sample.value, age))
 
     def read(self, source: Source, doubts: dict[str, None]) -> CardReading:
         ages: list[float] = []
@@ -150,25 +168,29 @@ class _Card:
             utilization=utilization,
             healthy=healthy,
             age=max(0, round(max(ages, default=0.0) * 1000)),
-            instance=self.labels.get("instance", ""),
+            instance=said(self.labels, "instance"),
+            places=self.places,
+            lag=round(source.lag * 1000),
         )
 
-    def _take(self, metrics: Iterable[str], ages: list[float], *, add: bool) -> float | None:
-        """The value of the first of these metrics that is there; of a card in parts, their sum or the largest."""
+    def _take(self, metrics: Iterable[str], ages: list[float], *, add: bool) -> tuple[float | None, bool]:
+        """The value of the first of these metrics that is there, and whether it is about the whole card.
+
+        Of a card in parts, it is their sum or the largest.
+        """
         for name in metrics:
-            parts = self._values.get(name)
-            if not parts:
-                continue
-            chosen = [parts[""]] if "" in parts else list(parts.values())
-            ages.extend(age for _, age in chosen)
-            numbers = [value for value, _ in chosen]
-            return sum(numbers) if add else max(numbers)
-        return None
+            if parts := self._values.get(name):
+                whole = "" in parts
+                chosen = [_latest(series) for series in ([parts[""]] if whole else parts.values())]
+                ages.extend(age for _, age in chosen)
+                numbers = [value for value, _ in chosen]
+                return sum(numbers) if add else max(numbers), whole
+        return None, True
 
     def _utilization(self, source: Source, ages: list[float], doubts: dict[str, None]) -> float | None:
         if source.utilization is None:
             return None
-        value = self._take(source.utilization.metrics, ages, add=False)
+        value, _ = self._take(source.utilization.metrics, ages, add=False)
         if value is None:
             return None
         share = value / source.utilization.full
@@ -180,9 +202,9 @@ class _Card:
         return min(1.0, share)
 
     def _memory(self, source: Source, ages: list[float], doubts: dict[str, None]) -> tuple[Bytes | None, Bytes | None]:
-        used = self._amount(source.used, ages)
-        free = self._amount(source.free, ages)
-        total = self._amount(source.total, ages)
+        used, _ = self._amount(source.used, ages)
+        free, whole_free = self._amount(source.free, ages)
+        total, whole_total = self._amount(source.total, ages)
         if total is None and used is not None and free is not None:
             total = used + free  # DCGM exports no total of its own
         unit = _unit(source, total)
@@ -201,13 +223,15 @@ class _Card:
         if used is not None and total is not None and used > total * _SLACK:
             doubts[f"{name} is above the total on some cards; it is left out"] = None
             used = None
+        if not (whole_free and whole_total):
+            total = None  # of a card in slices, some of it may be in none
         return (None if used is None else round(used * unit), None if total is None else round(total * unit))
 
-    def _amount(self, memory: Memory | None, ages: list[float]) -> float | None:
-        return None if memory is None else self._take(memory.metrics, ages, add=True)
+    def _amount(self, memory: Memory | None, ages: list[float]) -> tuple[float | None, bool]:
+        return (None, True) if memory is None else self._take(memory.metrics, ages, add=True)
 
     def _health(self, health: Health, ages: list[float], doubts: dict[str, None]) -> bool | None:
-        value = self._take(health.metrics, ages, add=False)
+        value, _ = self._take(health.metrics, ages, add=False)
         if value is None:
             return None
         if health.codes_of:
@@ -219,6 +243,17 @@ class _Card:
             return False
         doubts[f"{health.metrics[0]} has the value {value:g}, whose meaning is not known"] = None
         return None
+
+
+def _latest(series: list[tuple[float, float]]) -> tuple[float, float]:
+    """Value and age of series that differ only by who uses the card, or by who asked the exporter.
+
+    The freshest count: samples with their own times outlive the pod that a label of theirs names. Of those the larger
+    value is the safer one.
+    """
+    youngest = min(age for _, age in series)
+    together = [one for one in series if one[1] <= youngest + _TOGETHER]
+    return max(value for value, _ in together), max(age for _, age in together)
 
 
 _TELL: Final = "say its unit in the metrics file (docs/cpn-collecting.md)"
@@ -239,7 +274,7 @@ def _frozen(source: Source, still: Mapping[Series, bool]) -> set[tuple[str, str]
     for (_, labels), stood in still.items():
         known = dict(labels)
         device = next((known[key] for key in source.identity if known.get(key)), "")
-        place = node_of(known, source.node), device
+        place = places_of(known, source.node)[0], device
         moved[place] = moved.get(place, False) or not stood
     return {place for place, moves in moved.items() if not moves}
 

@@ -125,8 +125,14 @@ class LiveCluster:
 
     @property
     def cards(self) -> tuple[CardReading, ...]:
-        """What exporters last said of single cards, one reading each; their ages are those at that moment."""
+        """What exporters last said of single cards, one reading each; their ages are those :attr:`asked_ago`."""
         return self._join().cards
+
+    @property
+    def asked_ago(self) -> Milliseconds:
+        """How long ago the question was put to which the present figures are the answer; 0 before the first."""
+        metrics = self._metrics
+        return max(0, self._now() - metrics.asked) if metrics is not None and metrics.asked is not None else 0
 
     def nodes_with(self, kind: str) -> tuple[str, ...]:
         """Nodes that have usable cards of a kind, those with most first."""
@@ -141,8 +147,7 @@ class LiveCluster:
         if failure is None and state is not None and not state.settled:
             failure = _LISTING
         joined = self._join()
-        metrics, stale = self._metrics, round(self._timing.metrics.stale * 1000)
-        passed = max(0, self._now() - metrics.asked) if metrics is not None and metrics.asked is not None else 0
+        passed, stale = self.asked_ago, round(self._timing.metrics.stale * 1000)
         nothing: Uses = (None, None, None)
         return ClusterView(
             name=self.name,
@@ -256,7 +261,14 @@ class LiveCluster:
         figures = _NOTHING if metrics is None else metrics.figures
         if self._joined is None or self._joined[0] is not figures or not _alike(self._joined[1], self._shown):
             known = self._shown is not _EMPTY and metrics is not None and metrics.asked is not None
-            joined = join(figures, self._shown, self._machines, self._sources, settled=known)
+            joined = join(
+                figures,
+                self._shown,
+                self._machines,
+                self._sources,
+                settled=known,
+                node_of_pod=state.node_of_pod if state is not None else lambda address: None,
+            )
             self._joined = figures, self._shown, joined
             if joined.sick != self._sick:
                 self._sick, self._stock = joined.sick, None

@@ -5,6 +5,7 @@ the file is read again later, for people mend it while we run. Nothing is ever s
 kubeconfig itself names as its way to log in.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -18,6 +19,8 @@ from hcs.model.refusals import Refusal, RefusedError
 
 MAX_KUBECONFIG: Final = 1 << 20
 """Bytes of a kubeconfig; one with embedded certificates has some ten thousand."""
+_NOT_OF_CLUSTERS: Final = frozenset(("tls-server-name",))
+_NOT_OF_USERS: Final = frozenset(("as", "as-uid", "as-groups", "as-user-extra"))
 
 
 class Site(Protocol):
@@ -90,14 +93,16 @@ def connect_site(site: Site, *, timeout: float = 10.0) -> AsyncClient:
         RefusedError: ``BadKubeconfig``, with what is wrong and where.
     """
     try:
-        config = _configuration(site).get(site.context or None)
+        every, content = _configuration(site)
+        config = every.get(site.context or None)
         if config is None:
             raise ConfigError("no context is chosen")
+        proxy = _checked(content, config)
         if site.server:
             config = config._replace(cluster=msgspec.structs.replace(config.cluster, server=site.server))
         if config.user is None:
             raise ConfigError(f"context {config.context_name!r} names no user")
-        return _client(config, timeout)
+        return _client(config, timeout, proxy)
     except RefusedError:
         raise
     except (ConfigError, OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
@@ -105,7 +110,8 @@ def connect_site(site: Site, *, timeout: float = 10.0) -> AsyncClient:
         raise _refused(site, what) from error
 
 
-def _configuration(site: Site) -> KubeConfig:
+def _configuration(site: Site) -> tuple[KubeConfig, dict[str, Any]]:
+    """The file, and what stands in it; of the usual places only what the client understands is known."""
     if site.kubeconfig_text:
         return _read(site.kubeconfig_text, None)
     if site.kubeconfig:
@@ -115,18 +121,41 @@ def _configuration(site: Site) -> KubeConfig:
         if len(content) > MAX_KUBECONFIG:
             raise ConfigError(f"it is larger than {MAX_KUBECONFIG} bytes")
         return _read(content.decode(), path)
-    return KubeConfig.from_env()
+    return KubeConfig.from_env(), {}
 
 
-def _read(text: str, path: Path | None) -> KubeConfig:
+def _read(text: str, path: Path | None) -> tuple[KubeConfig, dict[str, Any]]:
     content: Any = yaml.safe_load(text)
     if not isinstance(content, dict):
         raise ConfigError("it is no mapping with clusters, contexts and users")
-    return KubeConfig.from_dict(content, fname=path)
+    return KubeConfig.from_dict(content, fname=path), content
 
 
-def _client(config: SingleConfig, timeout: float) -> AsyncClient:
-    return AsyncClient(config=config, timeout=httpx2.Timeout(timeout), trust_env=False, field_manager="hcs")
+def _checked(content: Mapping[str, Any], config: SingleConfig) -> str | None:
+    """The proxy that the chosen cluster is reached through, if any.
+
+    Raises:
+        ConfigError: the file asks for what the client would pass over in silence.
+    """
+    cluster = _entry(content, "clusters", "cluster", config.context.cluster)
+    user = _entry(content, "users", "user", config.context.user)
+    if odd := sorted({*cluster} & _NOT_OF_CLUSTERS | {*user} & _NOT_OF_USERS):
+        raise ConfigError(f"{odd[0]} is not understood here; take it out, and reach the cluster in another way")
+    proxy = cluster.get("proxy-url")
+    if proxy and not str(proxy).startswith(("http://", "https://")):
+        raise ConfigError(f"proxy-url {str(proxy)[:100]!r} is no http address")
+    return str(proxy) if proxy else None
+
+
+def _entry(content: Mapping[str, Any], kind: str, of: str, name: str | None) -> dict[str, Any]:
+    named = [one.get(of) for one in content.get(kind) or () if isinstance(one, dict) and one.get("name") == name]
+    return named[0] if named and isinstance(named[0], dict) else {}
+
+
+def _client(config: SingleConfig, timeout: float, proxy: str | None) -> AsyncClient:
+    return AsyncClient(
+        config=config, timeout=httpx2.Timeout(timeout), trust_env=False, proxy=proxy, field_manager="hcs"
+    )
 
 
 def _refused(site: Site, what: str) -> RefusedError:

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import msgspec
 
 from hcs.cpn.collect import queries
-from hcs.cpn.collect.cards import CardReading, Series, node_of, read_cards, series_of, summary
+from hcs.cpn.collect.cards import CardReading, Series, places_of, read_cards, said, series_of, summary
 from hcs.cpn.collect.failures import tidy
 from hcs.cpn.collect.prometheus import Answer, Prometheus, QueryError, Sample
 from hcs.cpn.collect.sources import Source
@@ -25,7 +25,7 @@ MAX_TARGETS: Final = 5
 """Dead targets that are named one by one."""
 
 Target = tuple[str, str]
-"""Job and instance, as Prometheus labels every series it scraped itself."""
+"""Job and instance, as the Prometheus that scraped it labels every series."""
 
 
 Seconds = Annotated[float, msgspec.Meta(ge=0.05, le=86400)]
@@ -41,13 +41,17 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HostReading(msgspec.Struct, frozen=True):
-    """What is known of one host: the share of its CPU in use, and bytes of memory free."""
+    """What is known of one host: the share of its CPU in use, and bytes of memory free.
+
+    ``places`` are the names and addresses that it is called by; ``node`` is the first of them.
+    """
 
     node: str
     busy: float | None = None
     busy_age: Milliseconds = 0
     free: Bytes | None = None
     free_age: Milliseconds = 0
+    places: tuple[str, ...] = ()
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -78,7 +82,9 @@ async def ask(
     matchers = prometheus.matchers
     living = await prometheus.query(queries.living(matchers))
     at = living.at
-    up = {_target(sample): sample.value for sample in living.samples}
+    up: dict[Target, float | None] = {}
+    for sample in living.samples:  # whom one of several servers reaches is alive
+        up[_target(sample)] = max(sample.value or 0.0, up.get(_target(sample)) or 0.0)
     names = [name for source in sources for name in source.metrics()]
     found = await prometheus.query(queries.values(names, matchers), at=at)
     present = {sample.labels.get("__name__", "") for sample in found.samples} & set(names)
@@ -128,7 +134,7 @@ def _read(
     for sample in found.samples:
         name = sample.labels.get("__name__", "")
         age = ages.get(series_of(sample.labels, name))
-        if up.get(_target(sample), 1.0) == 0:
+        if _dead(up, sample):
             dead.add(_target(sample))
         elif age is not None and age > bounds.stale:
             old.add(name)
@@ -146,7 +152,7 @@ def _read(
             read = read_cards(source, samples, ages, mine, bounds.window)
             cards.extend(read.cards)
             doubts.extend(read.doubts)
-    jobs = frozenset(sample.labels.get("job", "") for samples in usable.values() for sample in samples) - {""}
+    jobs = frozenset(said(sample.labels, "job") for samples in usable.values() for sample in samples) - {""}
     ports = {f":{source.port}" for source in sources if source.port is not None}
     worth = [
         target
@@ -174,38 +180,49 @@ def _hosts(
     bounds: Bounds,
 ) -> list[HostReading]:
     """Readings of hosts. A rate outlives its exporter for minutes, so it counts only with a fresh sample under it."""
-    busy: dict[tuple[str, str], tuple[float, float]] = {}
-    free: dict[tuple[str, str], tuple[float, float]] = {}
+    busy: dict[Host, tuple[float, float]] = {}
+    free: dict[Host, tuple[float, float]] = {}
     fresh = {
         frozenset(sample.labels.items()): sample.value
         for sample in told.get(f"busy age {source.name}", Answer()).samples
     }
     for sample in told.get(f"busy {source.name}", Answer()).samples:
         age = fresh.get(frozenset(sample.labels.items()))
-        if sample.value is None or age is None or age > bounds.stale or up.get(_target(sample), 1.0) == 0:
+        if sample.value is None or age is None or age > bounds.stale or _dead(up, sample):
             continue
         if -0.1 <= sample.value <= 1.0:  # rates are extrapolated: an idle host may come out a little below nothing
-            busy[_host(sample, source)] = max(0.0, sample.value), max(0.0, age)
+            _note(busy, _host(sample, source), max(0.0, sample.value), age)
     for sample in samples:
         age = ages.get(series_of(sample.labels, source.available))
-        if sample.labels.get("__name__") == source.available and age is not None and (sample.value or -1.0) >= 0:
-            assert sample.value is not None
-            free[_host(sample, source)] = sample.value, max(0.0, age)
+        if sample.labels.get("__name__") != source.available or age is None or sample.value is None:
+            continue
+        if sample.value >= 0:
+            _note(free, _host(sample, source), sample.value, age)
     return [
         HostReading(
-            host[0],
+            host[0][0],
             busy=busy[host][0] if host in busy else None,
             busy_age=round(busy[host][1] * 1000) if host in busy else 0,
             free=round(free[host][0]) if host in free else None,
             free_age=round(free[host][1] * 1000) if host in free else 0,
+            places=host[0],
         )
         for host in sorted({*busy, *free})
     ]
 
 
-def _host(sample: Sample, source: Source) -> tuple[str, str]:
-    """Its node, and the target that tells of it: behind one address there may be several hosts."""
-    return node_of(sample.labels, source.node), sample.labels.get("instance", "")
+Host = tuple[tuple[str, ...], str]
+"""What a host is called, and the target that tells of it: behind one address there may be several hosts."""
+
+
+def _host(sample: Sample, source: Source) -> Host:
+    return places_of(sample.labels, source.node), said(sample.labels, "instance")
+
+
+def _note(known: dict[Host, tuple[float, float]], host: Host, value: float, age: float) -> None:
+    """Of two servers that tell of one host, the fresher counts."""
+    if host not in known or age < known[host][1]:
+        known[host] = value, max(0.0, age)
 
 
 def _ages(samples: Iterable[Sample]) -> dict[Series, float]:
@@ -217,7 +234,14 @@ def _ages(samples: Iterable[Sample]) -> dict[Series, float]:
 
 
 def _target(sample: Sample) -> Target:
-    return sample.labels.get("job", ""), sample.labels.get("instance", "")
+    return said(sample.labels, "job"), said(sample.labels, "instance")
+
+
+def _dead(up: Mapping[Target, float | None], sample: Sample) -> bool:
+    """Whether the target it came from does not answer; where nobody says so, it does."""
+    labels = sample.labels
+    scraped = labels.get("job", ""), labels.get("instance", "")
+    return up.get(_target(sample), up.get(scraped, 1.0)) == 0
 
 
 def _down(targets: Sequence[Target]) -> list[str]:

@@ -86,6 +86,14 @@ def holding_of(pod: Pod) -> Holding | None:
     return Holding(pod.spec.nodeName, devices, amounts, pod.labels, owner.uid if owner is not None else "", cpu)
 
 
+def addresses_of(pod: Pod) -> frozenset[str]:
+    """The addresses by which a bound pod can be reached; none of one that has ended."""
+    if pod.finished or not pod.spec.nodeName:
+        return frozenset()
+    found = {pod.status.podIP, *(one.get("ip") for one in pod.status.podIPs or ())}
+    return frozenset(address for address in found if isinstance(address, str) and address)
+
+
 def machine_of(node: Node) -> Machine:
     """Read a Node."""
     labels = node.metadata.labels or {}
@@ -99,7 +107,7 @@ def machine_of(node: Node) -> Machine:
         name=node.metadata.name,
         takes_pods=ready and not node.spec.get("unschedulable"),
         addresses=frozenset((addresses | {hostname, node.metadata.name}) - {""}),
-        cards=announced(labels, node.status),
+        cards=announced(labels, node.status, node.metadata.annotations),
         cpu=cpu_offered(node.status),
     )
 
@@ -222,16 +230,17 @@ class _Count:
 
 
 def _amounts(pod: Pod) -> dict[str, int]:
-    """What a pod asks of vendors' plugins: its containers together, or its hungriest init container."""
-    main, starting = Counter[str](), Counter[str]()
-    for container in pod.spec.containers:
-        main.update(_asked(container))
+    """What a pod asks of vendors' plugins: its containers and sidecars together, or, where that is more, an init
+    container with the sidecars that began before it."""
+    beside, starting = Counter[str](), Counter[str]()
     for container in pod.spec.initContainers or ():
         if container.restartPolicy == "Always":
-            main.update(_asked(container))
+            beside.update(_asked(container))
         else:
-            starting |= Counter(_asked(container))
-    return dict(main | starting)
+            starting |= beside + Counter(_asked(container))
+    for container in pod.spec.containers:
+        beside.update(_asked(container))
+    return dict(beside | starting)
 
 
 def _asked(container: Container) -> dict[str, int]:

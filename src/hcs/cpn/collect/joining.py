@@ -6,7 +6,7 @@ looked up, and where even that says nothing, the vendor's only model of the clus
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from hcs.cpn.collect.cards import CardReading, summary
 from hcs.cpn.collect.figures import Figures, HostReading
 from hcs.cpn.collect.inventory import Card, Inventory, Machine
+from hcs.cpn.collect.places import Places
 from hcs.cpn.collect.sources import Source
 from hcs.cpn.views import PoolView, Reading
 from hcs.ura.catalogue import CardError, load_catalogue
@@ -21,6 +22,8 @@ from hcs.wide.jobs import Milliseconds
 
 _FAR_OFF: Final = 1.25
 """A total that differs from the card's memory by more than this factor is in another unit, or of another card."""
+_UNIQUE: Final = 16
+"""Characters from which on an id is not a number in its node, but one that no other card has."""
 
 
 Uses = tuple[Reading | None, Reading | None, Reading | None]
@@ -43,7 +46,13 @@ class Joined(msgspec.Struct, frozen=True):
 
 
 def join(
-    figures: Figures, stock: Inventory, machines: Mapping[str, Machine], sources: Sequence[Source], *, settled: bool
+    figures: Figures,
+    stock: Inventory,
+    machines: Mapping[str, Machine],
+    sources: Sequence[Source],
+    *,
+    settled: bool,
+    node_of_pod: Callable[[str], str | None] = lambda address: None,
 ) -> Joined:
     """Put figures and cards together.
 
@@ -53,13 +62,15 @@ def join(
         machines: the nodes, by name.
         sources: the tables of exporters, for what to look at when something is missing.
         settled: whether the cards are all known; before, nobody can say which figures are missing.
+        node_of_pod: the node of the pod that has an address.
     """
-    names = _names(machines)
+    places = Places(machines, node_of_pod)
     finder = _Finder(stock)
     doubts = list(figures.doubts)
     best: dict[tuple[str, str, str, str], tuple[CardReading, str]] = {}
     for reading in figures.cards:
-        placed = msgspec.structs.replace(reading, node=names.get(reading.node, reading.node))
+        node = places.node(reading.places or (reading.node,))
+        placed = msgspec.structs.replace(reading, node=node or reading.node)
         card = finder.card(placed)
         kind = card.kind if card is not None else finder.kind(placed)
         if card is not None:
@@ -67,7 +78,11 @@ def join(
             placed = _believed(placed, card, doubts)
         elif not kind and settled:
             doubts.append(f"{reading.source} tells of {reading.vendor} cards that are none of this cluster's")
-        key = (placed.vendor, placed.node, "" if reading.node in names or card else placed.instance, placed.device)
+        key = (placed.vendor, placed.node, placed.instance, placed.device)
+        if node or card is not None:
+            key = (placed.vendor, placed.node, "", placed.device)
+        elif len(placed.device) >= _UNIQUE:
+            key = (placed.vendor, "", "", placed.device)
         before = best.get(key)
         best[key] = (_merge(before[0], placed) if before is not None else placed), kind
     readings = tuple(reading for reading, _ in best.values())
@@ -77,7 +92,7 @@ def join(
             by_kind[kind].append(reading)
     sick = Counter((reading.node, reading.vendor) for reading in readings if reading.healthy is False)
     doubts.extend(f"{vendor} cards of node {node} are unhealthy by their metrics" for node, vendor in sick)
-    hosts = _hosts_of_cards(figures.hosts, names, stock)
+    hosts = _hosts_of_cards(figures.hosts, places, stock)
     return Joined(
         pools={
             pool.kind: (*_pool_readings(by_kind.get(pool.kind, ())), _busy_beside(pool.kind, hosts, stock))
@@ -93,10 +108,14 @@ def join(
 
 
 def aged(reading: Reading | None, by: Milliseconds, stale: Milliseconds) -> Reading | None:
-    """A reading some time later; None once it is too old to say anything."""
+    """A reading some time later; None once it is too old to say anything.
+
+    One that was given a greater age than that, because its exporter may be repeating itself, is shown with it.
+    """
     if reading is None or by > stale:
         return None
-    return Reading(reading.value, reading.age + max(0, by))
+    older = reading.age + max(0, by)
+    return None if reading.age <= stale < older else Reading(reading.value, older)
 
 
 class _Finder:
@@ -192,18 +211,11 @@ def _most(values: Iterable[tuple[int | None, Milliseconds]]) -> Reading | None:
     return Reading(float(value), age)
 
 
-def _names(machines: Mapping[str, Machine]) -> dict[str, str]:
-    """Names and addresses of nodes, each of which leads to one node only."""
-    found = defaultdict[str, set[str]](set)
-    for machine in machines.values():
-        for address in machine.addresses:
-            found[address].add(machine.name)
-    return {address: next(iter(nodes)) for address, nodes in found.items() if len(nodes) == 1}
-
-
-def _hosts_of_cards(hosts: Iterable[HostReading], names: Mapping[str, str], stock: Inventory) -> list[HostReading]:
+def _hosts_of_cards(hosts: Iterable[HostReading], places: Places, stock: Inventory) -> list[HostReading]:
     """The hosts that have cards; all of them where none can be told apart."""
-    every = [msgspec.structs.replace(host, node=names.get(host.node, host.node)) for host in hosts]
+    every = [
+        msgspec.structs.replace(host, node=places.node(host.places or (host.node,)) or host.node) for host in hosts
+    ]
     with_cards = {node for node, _ in stock.by_node} | {card.node for card in stock.cards}
     return [host for host in every if host.node in with_cards] or every
 

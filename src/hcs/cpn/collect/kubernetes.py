@@ -19,6 +19,7 @@ from hcs.cpn.collect.inventory import (
     Holding,
     Inventory,
     Machine,
+    addresses_of,
     cards_of,
     holding_of,
     machine_of,
@@ -87,6 +88,8 @@ class KubernetesState:
         self._cards: tuple[tuple[bool, bool], tuple[Card, ...]] | None = None
         """All cards, until a node changes: there are many, and pods come and go all the time."""
         self._holdings: dict[str, Holding] = {}
+        self._addresses: dict[str, frozenset[str]] = {}
+        self._pod_nodes: dict[str, tuple[str, str]] = {}
         self._ours: set[str] = set()
         self._foreign: dict[str, ForeignJob] = {}
         self._nodes.on_change(self._on_node)
@@ -155,6 +158,10 @@ class KubernetesState:
     def machines(self) -> Mapping[str, Machine]:
         """What the Node objects say, by name."""
         return self._machines
+
+    def node_of_pod(self, address: str) -> str | None:
+        """The node of the pod that has this address now; exporters that are pods are often scraped by theirs."""
+        return self._pod_nodes.get(address, (None, ""))[0]
 
     @property
     def foreign(self) -> tuple[ForeignJob, ...]:
@@ -245,6 +252,7 @@ class KubernetesState:
 
     def _on_pod(self, kind: ChangeKind, pod: Pod, _: Pod | None) -> None:
         uid = pod.metadata.uid
+        self._note_addresses(uid, pod, frozenset() if kind == "DELETED" else addresses_of(pod))
         before, now = self._holdings.get(uid), None if kind == "DELETED" else holding_of(pod)
         if now == before:
             return
@@ -253,6 +261,16 @@ class KubernetesState:
         else:
             self._holdings[uid] = now
         self._changed()
+
+    def _note_addresses(self, uid: str, pod: Pod, now: frozenset[str]) -> None:
+        """Addresses go from pod to pod, and the end of the old one may be told after the beginning of the new one."""
+        before = self._addresses.pop(uid, frozenset())
+        for address in before - now:
+            if self._pod_nodes.get(address, ("", ""))[1] == uid:
+                del self._pod_nodes[address]
+        if now:
+            self._addresses[uid] = now
+            self._pod_nodes.update(dict.fromkeys(now, (pod.spec.nodeName or "", uid)))
 
     def _on_job(self, kind: ChangeKind, job: resources.Job, _: resources.Job | None) -> None:
         uid = job.metadata.uid

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import yaml
@@ -25,7 +25,7 @@ MAX_CARDS: Final = 4096
 
 
 class PluginResource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One resource that counts cards; ``model``, ``memory`` and ``replicas`` are names of node labels."""
+    """One resource that counts cards; the fields are explained in ``data/resources.yaml``."""
 
     resource: str
     vendor: str
@@ -34,10 +34,14 @@ class PluginResource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unit: str = "B"
     replicas: str = ""
     suffix: str = ""
+    register: str = ""
+    without: tuple[str, ...] = ()
 
     def names(self, resource: str) -> bool:
         """Whether it is about this resource."""
-        return fnmatch.fnmatchcase(resource, self.resource)
+        return fnmatch.fnmatchcase(resource, self.resource) and not any(
+            fnmatch.fnmatchcase(resource, other) for other in self.without
+        )
 
 
 class Announced(msgspec.Struct, frozen=True):
@@ -58,13 +62,17 @@ class Announced(msgspec.Struct, frozen=True):
 
 
 def announced(
-    labels: Mapping[str, str], status: Mapping[str, Any], catalogue: Catalogue | None = None
+    labels: Mapping[str, str],
+    status: Mapping[str, Any],
+    annotations: Mapping[str, str] | None = None,
+    catalogue: Catalogue | None = None,
 ) -> tuple[Announced, ...]:
     """The cards a node's plugins announce, by resource.
 
     Args:
         labels: the node's.
         status: its ``status``, with ``capacity`` and ``allocatable``.
+        annotations: the node's.
         catalogue: where names of products are looked up; None takes the one that comes with the package.
     """
     found = []
@@ -80,11 +88,40 @@ def announced(
         shares = max(1, count(labels.get(entry.replicas))) if entry.replicas else 1
         memory = _memory(entry, labels)
         name = labels.get(entry.model, "") if entry.model else ""
+        if cards := registered((annotations or {}).get(entry.register, "")):
+            shares = max(shares, most // len(cards))
+            memory = memory or min(card.devmem for card in cards) << 20 or None
+            models = {card.type.removeprefix(f"{entry.vendor.upper()}-") for card in cards}
+            name = name or (models.pop() if len(models) == 1 else "")
         kind = _kind(entry, name, memory, catalogue or load_catalogue()) if name else resource
         found.append(
             Announced(resource, entry.vendor, kind, most // shares, now // shares, shares, memory, labelled=bool(name))
         )
     return tuple(found)
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """One card as HAMi's plugin writes it down: how often it is handed out, its memory in MiB, and its model."""
+
+    count: Annotated[int, msgspec.Meta(ge=1, le=MAX_CARDS)] = 1
+    devmem: Annotated[int, msgspec.Meta(ge=0, le=1 << 30)] = 0
+    type: Annotated[str, msgspec.Meta(max_length=200)] = ""
+
+
+def registered(text: str) -> tuple[Registered, ...]:
+    """The cards in such an annotation, as JSON or in its older form; none where it cannot be read.
+
+    >>> registered("GPU-1,10,32768,100,NVIDIA-A10,0,true:")
+    (Registered(count=10, devmem=32768, type='NVIDIA-A10'),)
+    """
+    try:
+        if text.lstrip().startswith("["):
+            return msgspec.json.decode(text, type=tuple[Registered, ...])
+        fields = [card.split(",") for card in text.split(":") if card]
+        named = [{"count": int(card[1]), "devmem": int(card[2]), "type": card[4]} for card in fields]
+        return msgspec.convert(named, tuple[Registered, ...])
+    except (msgspec.MsgspecError, ValueError, IndexError, RecursionError):
+        return ()
 
 
 def plugin_resource(resource: str) -> PluginResource | None:

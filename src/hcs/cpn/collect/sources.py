@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import yaml
@@ -69,6 +69,7 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     total: Memory | None = None
     health: Health | None = None
     own_time: bool = False
+    lag: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 0.0
     repeats: bool = False
     pulse: tuple[str, ...] = ()
     idle: str = ""
