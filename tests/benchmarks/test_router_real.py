@@ -32,4 +32,5 @@ def test_both_set_ups_bind_all_pods(capsys: pytest.CaptureFixture[str]) -> None:
     real = found["real"]
     assert (real["nodes"], real["pods"]) == (20, 40)
     assert real["with_per_s"] > 0 < real["without_per_s"]
-    assert real["ratio"] == pytest.approx(real["with_per_s"] / real["without_per_s"], rel=0.02)
+    # Three decimals: on a busy machine so few pods are heard of all at once, and the ratio is next to nothing.
+    assert real["ratio"] == pytest.approx(real["with_per_s"] / real["without_per_s"], rel=0.02, abs=0.001)

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.wide.worlds import SMALL, Watched, World, complaints, world
 
@@ -42,6 +42,7 @@ def test_equal_worlds_run_alike(seed: int) -> None:
 
 
 @given(seed=seeds)
+@example(seed=119)  # a guest's end is seen after its upper value, within the lag
 def test_nobody_waits_longer_than_the_bound(seed: int) -> None:
     """Wide jobs, priorities, deadlines, shared cards; D is the longest that a card can be held, by a pair or alone."""
     there = world(seed, 20, outages=False, failures=False, data=False)

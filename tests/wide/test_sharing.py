@@ -131,6 +131,17 @@ def test_who_stays_ends_when_it_would_have_or_sooner(left: int, own: int, rates:
     assert (parted(stays, first, 0).rate, parted(stays, first, 0).host) == (1000, None)
 
 
+def test_an_end_that_is_seen_no_later_than_the_lag_moves_nobody_s_end() -> None:
+    """The partner kept its interval, so its card was free by then whenever that was seen; past the lag it did not."""
+    host = Running(job("h"), POOL.name, 0, 10 * MINUTE)
+    guest, beside = joined(host, job("g", MINUTE), POOL, Rates(500, 500), 0)
+    assert (guest.until, beside.until) == (2 * MINUTE, 11 * MINUTE)
+    for seen in (guest.until, guest.until + 1, guest.until + MINUTE):
+        assert parted(beside, guest, seen, lag=MINUTE).until == beside.until
+    assert parted(beside, guest, guest.until - 2, lag=MINUTE).until == beside.until - 1
+    assert parted(beside, guest, 4 * MINUTE, lag=MINUTE).until == beside.until + MINUTE
+
+
 def test_the_simulator_keeps_belief_and_truth_apart() -> None:
     """Blind sharing meets what really does not fit; ours never tries, because it was not told that it fits."""
     truth = symmetric({("fast", "g", "h"): Rates(0, 0), ("fast", "g", "g"): Rates(900, 900), ("fast", "h", "h"): WELL})

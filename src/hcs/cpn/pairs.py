@@ -90,7 +90,7 @@ def partings(
         placed: what holds cards, by id.
         gone: an entry that does not, as it was left.
         now: milliseconds since 1970.
-        lag: what plans allow for starts that come late.
+        lag: what plans allow for starts that come late and ends that are seen late.
     """
     made = []
     for entry in placed.values():
@@ -103,6 +103,6 @@ def partings(
             believed = left.upper + shift(left, lag)
         started, alone = held.started or held.decided, Job(entry.id, 1, {})
         survivor = Running(alone, "", started, held.upper + shift(held, lag), held.host, held.rate)
-        until = parted(survivor, Running(alone, "", started, believed), now).until
+        until = parted(survivor, Running(alone, "", started, believed), now, lag).until
         made.append((entry, msgspec.structs.replace(held, upper=until - shift(held, lag), host=None, rate=1000)))
     return made

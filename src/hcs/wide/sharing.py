@@ -83,8 +83,14 @@ def joined(
     )
 
 
-def parted(survivor: Running, partner: Running, now: Milliseconds) -> Running:
-    """The survivor when its partner has ended: earlier or later than believed, and from now on at full rate."""
-    turn = min(partner.until, survivor.until)
-    until = survivor.until - (turn - now) + (turn - now) * survivor.rate // 1000
+def parted(survivor: Running, partner: Running, now: Milliseconds, lag: Milliseconds = 0) -> Running:
+    """The survivor when its partner has ended, as is seen ``now``: from now on at full rate.
+
+    An end seen up to ``lag`` after the partner's upper one had come by then; it must not delay the survivor, on whose
+    end promises rest. One seen later was later than believed.
+    """
+    turn, ended = min(partner.until, survivor.until), now
+    if partner.until < now <= partner.until + lag:
+        ended = partner.until
+    until = survivor.until - (turn - ended) + (turn - ended) * survivor.rate // 1000
     return msgspec.structs.replace(survivor, until=until, rate=1000, host=None)

@@ -179,7 +179,7 @@ class Simulation:
         """The planner learns of the end."""
         running = live.running
         for other in self._partners(live):
-            other.running = parted(other.running, running, now)
+            other.running = parted(other.running, running, now, self._lag)
         del self._live[running.job.id]
         if live.fails is not None:
             self._counts["failures"] += 1

@@ -175,3 +175,9 @@ def test_a_pod_that_has_ended_holds_nothing_though_it_is_bound(phase: str) -> No
 @given(st.text(max_size=12) | st.integers() | st.floats() | st.none())
 def test_any_amount_is_a_number_of_cards(amount: Any) -> None:
     assert 0 <= count(amount) <= 4096
+
+
+@pytest.mark.parametrize("label", ["NVIDIA--SHARED", "-SHARED", "Tesla-", "tesla-tesla-", "nvidia-tesla--SHARED"])
+def test_a_label_with_only_a_brand_names_no_card(label: str) -> None:
+    [entry] = announced({"nvidia.com/gpu.product": label}, {"capacity": {"nvidia.com/gpu": "8"}})
+    assert (entry.kind, entry.labelled, entry.capacity) == ("nvidia.com/gpu", False, 8)

@@ -14,6 +14,7 @@ from hcs.sandbox.apiserver import quantities
     [
         ("1.5Gi", "1536Mi"), ("0.5", "500m"), ("1024Mi", "1Gi"), ("100e3", "100e3"), ("16G", "16G"), ("1000k", "1M"),
         ("1024", "1024"), ("1Ki", "1Ki"), ("0", "0"), ("2e-1", "200e-3"), ("0.5Gi", "512Mi"), ("1500m", "1500m"),
+        ("2.9296875Ki", "3k"), ("1.5Ki", "1536"), ("2.9296875Mi", "3000Ki"),
     ],
 )  # fmt: skip
 def test_the_canonical_spelling(written: str, stored: str) -> None:

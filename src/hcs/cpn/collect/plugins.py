@@ -93,10 +93,9 @@ def announced(
             memory = memory or min(card.devmem for card in cards) << 20 or None
             models = {card.type.removeprefix(f"{entry.vendor.upper()}-") for card in cards}
             name = name or (models.pop() if len(models) == 1 else "")
-        kind = _kind(entry, name, memory, catalogue or load_catalogue()) if name else resource
-        found.append(
-            Announced(resource, entry.vendor, kind, most // shares, now // shares, shares, memory, labelled=bool(name))
-        )
+        kind = _kind(entry, name, memory, catalogue or load_catalogue()) if name else ""
+        kind, labelled = kind or resource, bool(kind)
+        found.append(Announced(resource, entry.vendor, kind, most // shares, now // shares, shares, memory, labelled))
     return tuple(found)
 
 
@@ -148,7 +147,10 @@ def count(text: str | int | float | None) -> int:
 
 
 def _kind(entry: PluginResource, name: str, memory: Bytes | None, catalogue: Catalogue) -> str:
-    """The catalogue's name for a product, so that equal cards have one name on every site; else the label's own."""
+    """The catalogue's name for a product, so that equal cards have one name on every site; else the label's own.
+
+    Empty where the label states only a brand.
+    """
     plain = name.removesuffix(entry.suffix) if entry.suffix else name
     for text in (plain, plain.replace("-", " "), plain.replace("-", " ", 1)):
         try:

@@ -50,7 +50,8 @@ def spell(amount: Fraction, family: str) -> str:
         whole, power = amount.numerator, 0
         while power < 6 and whole % 1024 == 0:
             whole, power = whole // 1024, power + 1
-        return f"{whole}{['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'][power]}"
+        if power:  # without a suffix nothing says binary, and the server reads back what it stored
+            return f"{whole}{['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'][power]}"
     nanos = -((-amount * 10**9) // 1)
     whole, power = int(nanos), -9
     if whole == 0:
