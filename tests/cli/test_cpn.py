@@ -129,6 +129,12 @@ def test_stdin_and_several_files(cpn: Cpn) -> None:
     three_lines(cpn("submit", *files, "--key", "k"), USAGE, "one key")
 
 
+@pytest.mark.parametrize("key", ["", " k", "a\nb", "ключ", "k" * 256])
+def test_a_key_that_no_header_could_hold_is_refused_before_it_is_sent(cpn: Cpn, key: str) -> None:
+    three_lines(cpn("submit", cpn.file(job()), "--key", key), USAGE, "cannot be a key", "idempotency_key")
+    assert cpn.desk.store.entries() == []
+
+
 def test_an_answer_that_was_lost_is_asked_for_again_and_makes_no_second_job(cpn: Cpn) -> None:
     """Between the command and the controller stands something that swallows the first answer."""
     host, port = cpn.url.removeprefix("http://").split(":")
@@ -188,6 +194,14 @@ def test_what_a_manifest_leaves_open_is_told_beside_the_data(cpn: Cpn) -> None:
     result = cpn("submit", "-", stdin=job(model_name=None))
     assert result.stdout == "job/j0000001 train: Queued\n"
     assert "model_name is missing" in result.stderr
+
+
+def test_of_several_files_all_are_read_before_one_is_sent(cpn: Cpn) -> None:
+    """Without keys of their own the first would be submitted again when the second is mended."""
+    bad = cpn.file({**job("b"), "kind": "Deployment"}, "b")
+    refused = cpn("submit", cpn.file(job("a"), "a"), bad)
+    three_lines(refused, FAILED, bad, "NotAJob", "apiVersion: batch/v1")
+    assert cpn.desk.store.entries() == []
 
 
 def test_a_dry_run_reads_and_submits_nothing(cpn: Cpn) -> None:
@@ -334,7 +348,9 @@ def test_a_job_on_one_screen(cpn: Cpn) -> None:
     assert "inputs    150Gi in 1: imagenet" in waiting
     cpn.moved(entry, "Placing", "Created", "Running")
     cpn.desk.store.put_log(entry.id, 0, "epoch 1\nepoch 2\n")
+    cpn.desk.reason = Why("PodPending: the image is not there")
     running = cpn.text("job", entry.id)
+    assert "now       PodPending: the image is not there" in running
     assert "on        east/v100, as Job cpn-j-0 with 8Gi a card" in running
     assert "started 1m ago, ends in 1h, at the latest in 2h" in running
     assert running.endswith("  epoch 1\n  epoch 2\n")

@@ -1,14 +1,18 @@
 """Random schedules of everything that goes wrong around the controller, on virtual time, replayable by one number.
 
-It is killed between any two of its steps and started again on its file; calls are refused, answered with errors, or
-carried out and never answered; clusters go out of reach and come back, cards vanish from a view or appear taken; jobs
-fail, run out of memory, are deleted by somebody, or are cancelled by their owners. In the end every entry has ended
-once, what succeeded was done exactly once, no two Jobs of one entry ever lived at once, nothing of ours is left on the
-clusters, and no promise was broken that nothing excuses.
+It is killed between any two of its steps and started again on its file; calls are refused, answered with errors or by a
+proxy, or carried out and never answered; watches end in the middle of a line; clusters go out of reach, some so that
+requests to them take as long as a client waits, and come back, are removed and added again, or are called gone rightly,
+with all that ran there, and come back empty; their API takes nothing for a while; cards vanish from a view or appear
+taken; clocks jump; jobs fail, run out of memory, are deleted or suspended by somebody, lose their pod to a drain, or
+are cancelled by their owners. In the end every entry has ended once, what succeeded was done exactly once, no two Jobs
+of one entry ever lived at once, nothing of ours is left on the clusters, and no promise was broken that nothing
+excuses.
 """
 
 import asyncio
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from hcs.cpn.controller import Settings
 from hcs.cpn.dispatch import Settings as Dispatching
 from hcs.cpn.endings import over
 from hcs.cpn.orphans import Graces
+from hcs.store.clusters import ClusterConfig
 from hcs.wide.entries import LABEL_ENTRY
 from hcs.wide.lifecycle import ENDED, PLACED
 
@@ -50,8 +55,9 @@ class Storm:
         self.raging = True
         self.story: list[str] = []
         self.cancelled: set[str] = set()
-        self.deleted: set[str] = set()
+        self.deleted: Counter[str] = Counter()
         self.broken = 0.0
+        self.away: dict[str, Place] = {}
 
     def tell(self, what: str) -> None:
         self.story.append(f"{self.world.loop.time():8.2f} {what}")
@@ -59,12 +65,13 @@ class Storm:
     def fault(self, request: httpx2.Request) -> str | None:
         if not self.raging or "watch=" in str(request.url):
             return None
-        return self.rng.choices((None, "refuse", "lose"), (0.86, 0.07, 0.07))[0]
+        return self.rng.choices((None, "refuse", "lose", "page", "bare"), (0.84, 0.05, 0.07, 0.02, 0.02))[0]
 
     async def run(self) -> None:
         w = self.world
         for name, pools in self.rng.choice(FLEETS):
             w.add(name, *pools).fault = self.fault
+            w.store.put_cluster(ClusterConfig(name, lost_after=20_000))
         w.start()
         end = w.loop.time() + STORM_SECONDS
         submitted = 0
@@ -97,11 +104,82 @@ class Storm:
             place.cut_off = False
             self.tell(f"{place.name} is back")
         elif not any(other.cut_off for other in self.world.places.values()):
+            place.black_hole = self.rng.random() < 0.3
             place.cut()
-            self.tell(f"{place.name} is cut off")
+            self.tell(f"{place.name} is cut off{' and swallows requests' if place.black_hole else ''}")
 
     async def _drop(self) -> None:
-        self._place().transport.cut()
+        self._place().transport.cut(halfway=self.rng.random() < 0.5)
+
+    async def _jam(self) -> None:
+        """An admission webhook is down: nothing is created or changed, everything else works."""
+        place = self._place()
+        jammed = place.fault == self._jammed
+        place.fault = self.fault if jammed else self._jammed
+        self.tell(f"{place.name} takes {'Jobs again' if jammed else 'nothing'}")
+
+    def _jammed(self, request: httpx2.Request) -> str | None:
+        return "bare" if self.raging and request.method in ("POST", "PATCH") else self.fault(request)
+
+    async def _clock(self) -> None:
+        """Somebody sets the controller's clock."""
+        self.world.clock_error = self.rng.choice((-3600.0, -30.0, 0.0, 0.0, 30.0, 3600.0))
+        self.tell(f"the clock is wrong by {self.world.clock_error:g} s")
+
+    async def _remove(self) -> None:
+        """A cluster object is removed, or added again; what runs there goes on."""
+        if self.away:
+            name, place = self.away.popitem()
+            self.world.places[name] = place
+            self.world.store.put_cluster(ClusterConfig(name, lost_after=20_000))
+            self.tell(f"{name} is added again")
+        elif len(self.world.places) > 1:
+            place = self._place()
+            self.away[place.name] = self.world.places.pop(place.name)
+            self.world.store.drop_cluster(place.name)
+            self.tell(f"{place.name} is removed")
+
+    async def _burn(self) -> None:
+        """A cluster is lost with all that ran there; its operator says so; it comes back empty."""
+        place = self._place()
+        if place.cut_off or self.rng.random() < 0.7:
+            return
+        place.cut()
+        for job in place.jobs():
+            entry = (job.metadata.labels or {})[LABEL_ENTRY]
+            self.deleted[entry] += 1
+            path = f"/apis/batch/v1/namespaces/default/jobs/{job.metadata.name}"
+            await place.request("DELETE", path, {"propagationPolicy": "Background"})
+        await asyncio.sleep(5)  # its pods go with them
+        known = {config.name: config for config in self.world.store.clusters()}
+        if (config := known.get(place.name)) is not None and place.cut_off:
+            self.world.store.put_cluster(msgspec.structs.replace(config, gone=True))
+            self.tell(f"{place.name} is gone")
+        await asyncio.sleep(self.rng.choice((0.0, 3.0, 30.0)))
+        place.cut_off = False
+        self.tell(f"{place.name} is back, empty")
+
+    async def _suspend(self) -> None:
+        """Somebody suspends a Job that runs, or resumes it."""
+        place = self._place()
+        jobs = sorted((job for job in place.jobs() if over(job) is None), key=lambda job: job.metadata.name)
+        running = [job for job in jobs if not job.spec.get("suspend")]
+        if not running or self.rng.random() < 0.5:
+            return
+        job = self.rng.choice(running)
+        path = f"/apis/batch/v1/namespaces/default/jobs/{job.metadata.name}"
+        await place.request("PATCH", path, {"spec": {"suspend": True}})
+        self.tell(f"somebody suspends {place.name}/{job.metadata.name}")
+
+    async def _drain(self) -> None:
+        """A node is drained: a pod goes, and its Job makes another."""
+        place = self._place()
+        pods = [one.object for one in place.server.cluster.store.objects("pods")]
+        running = sorted(pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") == "Running")
+        if running and self.rng.random() < 0.5:
+            name = self.rng.choice(running)
+            await place.request("DELETE", f"/api/v1/namespaces/default/pods/{name}", {"gracePeriodSeconds": 0})
+            self.tell(f"{place.name}/{name} is evicted")
 
     async def _take(self) -> None:
         """Others take cards, or give them back; a view is wrong about it for a while."""
@@ -125,7 +203,7 @@ class Storm:
         if not jobs or self.rng.random() < 0.7:
             return
         job = self.rng.choice(jobs)
-        self.deleted.add((job.metadata.labels or {})[LABEL_ENTRY])
+        self.deleted[(job.metadata.labels or {})[LABEL_ENTRY]] += 1
         policy = self.rng.choice(("Background", "Foreground"))
         path = f"/apis/batch/v1/namespaces/default/jobs/{job.metadata.name}"
         await place.request("DELETE", path, {"propagationPolicy": policy})
@@ -143,8 +221,10 @@ class Storm:
         w = self.world
         self.raging = False
         self.tell("calm")
+        w.places.update(self.away)
         for place in w.places.values():
             place.cut_off, place.taken = False, {}
+            w.store.put_cluster(ClusterConfig(place.name, lost_after=20_000))
         end = w.loop.time() + CALM_SECONDS
         while not all(entry.state in ENDED for entry in w.store.entries()):
             assert w.loop.time() < end, self.report("lost: " + self._where())
@@ -171,8 +251,8 @@ class Storm:
         for entry in w.store.entries():
             done, told = w.done.get(entry.id, 0), f"{entry.id} is {entry.state} ({entry.reason}: {entry.message})"
             if entry.state == "Succeeded":
-                # Work that somebody destroyed together with its result is done again; anything else only once.
-                most = 1 + (entry.id in self.deleted)
+                # What somebody destroyed together with its result is done again, each time; anything else once.
+                most = 1 + self.deleted[entry.id]
                 assert 1 <= done <= most, self.report(f"{told}, done {done} times")
             elif entry.state == "Cancelled":
                 assert entry.id in self.cancelled, self.report(told)
@@ -199,6 +279,7 @@ class _Run(msgspec.Struct):
 
 HAPPENINGS = (
     "nothing", "nothing", "kill", "kill", "cut", "drop", "take", "cancel", "delete",
+    "jam", "clock", "remove", "burn", "suspend", "drain",
 )  # fmt: skip
 
 

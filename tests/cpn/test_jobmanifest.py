@@ -50,6 +50,17 @@ def made(entry: Entry, placement: Placement, **more: Any) -> dict[str, Any]:
     return found
 
 
+def test_a_job_that_was_read_from_a_cluster_can_be_sent_again() -> None:
+    """Labels that the Job controller put on its pods would tie it to the old one's UID."""
+    entry = entry_of(spec={"podReplacementPolicy": "TerminatingOrFailed", "selector": {"matchLabels": {}}})
+    old = {"controller-uid": "u", "batch.kubernetes.io/controller-uid": "u", "job-name": "j", "app": "train"}
+    entry.manifest["spec"]["template"]["metadata"]["labels"] = old | {"batch.kubernetes.io/job-name": "j"}
+    spec = made(entry, placed())["spec"]
+    assert "podReplacementPolicy" not in spec, "beside a podFailurePolicy only its default is allowed"
+    labels = set(spec["template"]["metadata"]["labels"])
+    assert labels == {"app", "ai.compute/cpn-entry", "ai.compute/cpn-queue"}
+
+
 def test_it_waits_fails_once_and_never_deletes_itself() -> None:
     spec = made(entry_of(), placed())["spec"]
     assert (spec["suspend"], spec["backoffLimit"]) == (True, 0)

@@ -222,6 +222,20 @@ def test_why_is_the_controllers_answer_until_the_end(http: httpx2.Client, desk: 
     assert http.get(f"/jobs/{id}/why").json() == {"headline": "Cancelled: on request, before it had a place"}
 
 
+def test_a_job_with_a_place_tells_what_stands_in_its_way(http: httpx2.Client, desk: Desk) -> None:
+    id = submitted(http).job.id
+
+    def note() -> str:
+        return msgspec.json.decode(http.get(f"/jobs/{id}").content, type=JobDetail).note
+
+    assert note() == "", "one that waits tells what is expected"
+    running(desk, id)
+    desk.reason = Why("PodPending: container main waits (ImagePullBackOff)")
+    assert note() == desk.reason.headline
+    desk.reason = Why("Running: m")
+    assert note() == "", "its last step is told anyway"
+
+
 def test_the_queue_at_a_glance(http: httpx2.Client, desk: Desk) -> None:
     first, _ = (submitted(http, job(deadline="1h")).job.id for _ in range(2))
     desk.expected[first] = Expectation(first, "east", "v100", NOW, NOW + 7_200_000, NOW + 9_000_000)
@@ -253,6 +267,16 @@ def test_clusters_come_and_go_and_their_access_is_never_shown(http: httpx2.Clien
     assert problem(http.get("/clusters/east"), 404).reason == "UnknownCluster"
     assert desk.store.clusters() == []
     assert desk.woken == 4
+
+
+def test_a_cluster_that_answers_cannot_be_called_gone(http: httpx2.Client, desk: Desk) -> None:
+    desk.seen = [ClusterView("east", True)]
+    assert http.put("/clusters/east", content=b"").status_code == 201
+    assert problem(http.put("/clusters/east", content=b"gone: true"), 409).reason == "ClusterAnswers"
+    assert [cluster.gone for cluster in desk.store.clusters()] == [False]
+    desk.seen = [ClusterView("east", False)]
+    assert http.put("/clusters/east", content=b"gone: true").status_code == 200
+    assert [cluster.gone for cluster in desk.store.clusters()] == [True]
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,8 @@ class Place:
         )
         self.fault: Fault | None = None
         self.cut_off = False
+        self.black_hole = False
+        """Whether what is cut off swallows requests instead of refusing them."""
         self.transport = InProcessTransport(self.server.application, fault=self._fault)
         self.client = self._connect(self.transport)
         self.own = self._connect(InProcessTransport(self.server.application))
@@ -129,7 +131,7 @@ class Place:
 
     def _fault(self, request: httpx2.Request) -> str | None:
         if self.cut_off:
-            return "refuse"
+            return "silent" if self.black_hole else "refuse"
         return self.fault(request) if self.fault is not None else None
 
     def cut(self) -> None:
@@ -265,6 +267,8 @@ class World:
         self.pace = pace or Pace()
         self.places: dict[str, Place] = {}
         self.start_delay = 0.5
+        self.clock_error = 0.0
+        """Seconds by which the controller's clock is wrong."""
         self.done: dict[str, int] = {}
         """By entry: how often its work was done."""
         self.endings: dict[str, list[dict[str, Any]]] = {}
@@ -284,10 +288,12 @@ class World:
         return QueueStore.open(self.folder / "queue.db", make_id=lambda: f"e{next(numbers):x}")
 
     def today(self) -> datetime.datetime:
+        """As the clusters' clocks have it."""
         return START + datetime.timedelta(seconds=self.loop.time())
 
     def now(self) -> int:
-        return round(self.today().timestamp() * 1000)
+        """As the controller's clock has it."""
+        return round((self.today().timestamp() + self.clock_error) * 1000)
 
     def add(self, name: str, *pools: Pool) -> Place:
         self.places[name] = Place(self, name, pools)

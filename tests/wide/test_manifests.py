@@ -39,6 +39,7 @@ def test_values_are_read_as_they_were_meant(text: str, expected: Any) -> None:
         pytest.param("- 1", "NotAJob: the manifest is a list", id="list"),
         pytest.param("hello", "NotAJob: the manifest is a text", id="text"),
         pytest.param("a: 1\na: 2", "BrokenYaml: line 2, column 1: key 'a' stands twice", id="key-twice"),
+        pytest.param('{"b": [{"a": 1, "a": 2}]}', "BrokenYaml: key 'a' stands twice", id="key-twice-in-json"),
         pytest.param("a: b: c", "BrokenYaml: line 1, column 5", id="broken"),
         pytest.param("\t- a", "BrokenYaml: line 1", id="tabulator"),
         pytest.param("a: &x [1]\nb: *x", "YamlAlias: line 2", id="alias"),

@@ -180,6 +180,15 @@ def test_many_pods_of_many_cards_are_too_many() -> None:
     assert reasons(job(spec={"parallelism": 0})) == ["BadParallelism"]
 
 
+@pytest.mark.parametrize(
+    ("spec", "pods"),
+    [({"parallelism": 8, "completions": 2}, 2), ({"parallelism": 2, "completions": 8}, 2), ({"completions": 8}, 1)],
+)
+def test_no_more_pods_run_at_once_than_there_is_work_for(spec: dict[str, int], pods: int) -> None:
+    asked = read_submission(job(spec=spec), NOW).submission
+    assert (asked.pods, asked.cards) == (pods, pods)
+
+
 def test_a_total_is_not_planned() -> None:
     manifest = job()
     manifest["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"ai.compute/fp16-tflops": 100}}

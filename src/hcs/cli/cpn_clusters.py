@@ -94,7 +94,7 @@ def table(found: tuple[ClusterRow, ...]) -> Table:
     rows: list[tuple[str, ...]] = []
     for row in found:
         view = row.view
-        reach = "?" if view is None else "up" if view.reachable else "down"
+        reach = "?" if view is None else "up" if view.reachable else "gone" if row.config.gone else "down"
         metrics = (
             "-"
             if view is None or not view.reachable
@@ -225,7 +225,8 @@ def remove(
     if not write_data(row, "line" if json else "table"):
         say(f"cluster/{row.config.name} is forgotten")
         if row.jobs:
-            tell(f"{row.jobs} of our jobs are there; add it again to hear how they end, or cancel them")
+            tell(f"{row.jobs} of our jobs are there; add it again to hear how they end")
+            tell(f"should nothing run there any more: add it again, then hcs cpn clusters gone {row.config.name}")
 
 
 @app.command("gone")

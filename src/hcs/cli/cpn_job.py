@@ -59,6 +59,8 @@ def screen(detail: JobDetail, now: Milliseconds, *, columns: int = 100) -> Itera
     yield from _wrapped(f"job {shown.id} {shown.name}: {shown.state}", "bold", columns, "", "  ")
     if shown.message:
         yield from line("reason", f"{shown.message} ({shown.reason})", STYLES.get(shown.state, ""))
+    if detail.note:
+        yield from line("now", detail.note, "yellow")
     yield from line("asks", _asks(detail))
     if shown.cluster:
         verb = "on" if detail.placement else "expected"

@@ -22,10 +22,11 @@ from hcs.cli.options import Json
 from hcs.cli.output import say, tell, write_data
 from hcs.cpn.wire import JobDetail, JobRow, Submitted
 from hcs.model.refusals import RefusedError
+from hcs.wide.amounts import AmountError
 from hcs.wide.generation import generate, manifest
 from hcs.wide.lifecycle import ENDED
 from hcs.wide.manifests import read_manifest
-from hcs.wide.submissions import ANNOTATIONS, KEY, Asked, annotation, read_submission
+from hcs.wide.submissions import ANNOTATIONS, KEY, Asked, annotation, read_key, read_submission
 
 _PATIENCE_SECONDS: Final = 60.0
 """How long a controller may be away while somebody waits for a job."""
@@ -81,6 +82,8 @@ def submit(
         )
     if key is not None and files and len(files) > 1:
         raise CommandError("one key, several jobs", "a key stands for one job", "one --key for each file", code=USAGE)
+    if key is not None:
+        _check_key(key)
     if write is not None and not generated:
         raise CommandError("nothing to write", "--write goes with --generate", "--generate 40", code=USAGE)
     raws = [_read(file) for file in files or ()] or made_up(generated, seed, image)
@@ -90,10 +93,30 @@ def submit(
     if dry_run:
         _dry_run(files or [f"generated-{number}" for number in range(len(raws))], raws, json)
         return
+    if len(files or ()) > 1:
+        _check_all(files or [], raws)
     with opened(server, token_file, authority) as api:
         done = _send(api, raws, key, f"generated-{seed}" if generated and key is None else "", json)
         if wait:
             _wait(api, [answer.job for answer in done], timeout, json)
+
+
+def _check_key(key: str) -> None:
+    """A key goes into a header.
+
+    Raises:
+        CommandError: this one cannot.
+    """
+    try:
+        read_key(key)
+    except AmountError as error:
+        why = str(error)
+    else:
+        if key.isascii():
+            return
+        why = f"it travels as a header of the request, which holds ASCII; as annotation {KEY} it may have any letters"
+    hint = f"--key nightly-2030-01-31, or annotation {KEY} in the manifest"
+    raise CommandError(f"{key[:60]!r} cannot be a key", why, hint, code=USAGE)
 
 
 def _send(api: Api, raws: Sequence[bytes], key: str | None, series: str, json: bool) -> list[Submitted]:
@@ -211,13 +234,31 @@ def _read(file: str) -> bytes:
         ) from error
 
 
-def _dry_run(names: Sequence[str], raws: Sequence[bytes], json: bool) -> None:
-    """Read on this side, by the code the controller reads with."""
+def _check_all(names: Sequence[str], raws: Sequence[bytes]) -> None:
+    """Read all before one is sent: whoever mends the second and calls again would submit the first twice.
+
+    Those with a key of their own are left to the controller, which may know them from before.
+
+    Raises:
+        CommandError: one would be refused; which one.
+    """
     for name, raw in zip(names, raws, strict=True):
-        try:
-            asked = read_submission(read_manifest(raw), time.time_ns() // 1_000_000)
-        except RefusedError as error:
-            raise refused(as_problem(error)) from error
+        if not _has_key(raw):
+            _asked(name, raw)
+
+
+def _asked(name: str, raw: bytes) -> Asked:
+    """What a manifest asks for, read on this side, by the code the controller reads with."""
+    try:
+        return read_submission(read_manifest(raw), time.time_ns() // 1_000_000)
+    except RefusedError as error:
+        no = refused(as_problem(error))
+        raise CommandError(f"{name}: {no.what}", no.why, no.try_, code=no.code) from error
+
+
+def _dry_run(names: Sequence[str], raws: Sequence[bytes], json: bool) -> None:
+    for name, raw in zip(names, raws, strict=True):
+        asked = _asked(name, raw)
         if json:
             write_data(asked, "line")
             continue

@@ -1,11 +1,11 @@
 """What the end of an attempt says: its time on its cards, its peak of memory, what must be more next time. Pure."""
 
-import datetime
 from typing import Any, Final
 
 import msgspec
 
 from hcs.cpn.endings import Ending
+from hcs.cpn.idling import moment
 from hcs.cpn.reports import Report
 from hcs.kube import resources
 from hcs.wide.entries import Entry
@@ -50,13 +50,9 @@ def told_seconds(pods: list[resources.Pod]) -> float | None:
         for status in pod.status.containerStatuses or ():
             ended = (status.get("state") or {}).get("terminated") or {}
             if ended.get("startedAt") and ended.get("finishedAt"):
-                begins.append(_moment(ended["startedAt"]))
-                ends.append(_moment(ended["finishedAt"]))
+                begins.append(moment(ended["startedAt"]))
+                ends.append(moment(ended["finishedAt"]))
     return max(ends) - min(begins) if ends else None
-
-
-def _moment(stamp: str) -> float:
-    return datetime.datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
 
 
 def floors(entry: Entry, reason: str, whole: Bytes | None) -> dict[str, Any]:

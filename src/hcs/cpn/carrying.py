@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from hcs.cpn.deciding import Memory, Question, Situation, placement_of
-from hcs.cpn.ledger import host_memory_left
 from hcs.cpn.pairs import welcomed
+from hcs.cpn.shortages import Shortages
 from hcs.cpn.views import ClusterView
 from hcs.store.errors import StaleEntryError
 from hcs.store.queue import QueueStore
@@ -47,6 +47,8 @@ class Carrier:
         views: Callable[[], Sequence[ClusterView]],
         now: Callable[[], Milliseconds],
         started: Callable[[], None],
+        shortages: Shortages,
+        again: Callable[[], None],
     ) -> None:
         """
         Args:
@@ -55,8 +57,11 @@ class Carrier:
             views: what is known of every cluster now.
             now: milliseconds since 1970.
             started: called for every start that is written down.
+            shortages: which clusters are left out for a job just now.
+            again: called when another decision is wanted at once.
         """
         self._store, self._data, self._views, self._now, self._started = store, data, views, now, started
+        self._shortages, self._again = shortages, again
 
     def carry_out(
         self, plan: Plan, question: Question, situation: Situation, remember: Callable[[Memory], None]
@@ -107,7 +112,8 @@ class Carrier:
             return
         for job, refusal in plan.refused:
             entry = entries[job]
-            if refusal.reason == "TooLittleMemory" and entry.floor is not None:
+            paused = self._shortages.paused(job)  # larger cards may only refuse it just now
+            if refusal.reason == "TooLittleMemory" and entry.floor is not None and not paused:
                 message = f"it ran out of memory, and no cluster has cards with more: {refusal.message}"
                 with contextlib.suppress(StaleEntryError):
                     self._store.move(entry, "Failed", now=self._now(), reason=refusal.reason, message=message)
@@ -118,5 +124,7 @@ class Carrier:
             self._data.fetch(cluster, entry.submission.inputs)
             return False
         view = next((view for view in situation.views if view.name == cluster), None)
-        left = host_memory_left(view, sent, situation.now) if view is not None else None
-        return left is None or entry.submission.host_memory * entry.submission.pods <= left
+        if view is None or self._shortages.fits(entry, view, sent, situation.now):
+            return True
+        self._again()  # its card is somebody else's meanwhile
+        return False

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import httpx2
 from lightkube import ApiError, AsyncClient
-from lightkube.core.exceptions import LoadResourceError
 from lightkube.types import CascadeType, PatchType
 
 from hcs.kube import manifests, resources
+from hcs.kube.connection import NO_ANSWER
 from hcs.wide.entries import LABEL_ENTRY, LABEL_QUEUE
 
 AGAIN: Final = frozenset((408, 425, 429, 500, 502, 503, 504))
@@ -43,22 +43,28 @@ class ClusterJobs:
         self._client, self._queue = client, queue
 
     async def create(self, manifest: dict[str, Any]) -> resources.Job:
-        """Create a Job, or find the one that an earlier attempt created.
+        """Create a Job, or find the one that an earlier attempt created; that may itself be why another is refused.
 
         Raises:
             UnansweredError: try again.
             RejectedError: the cluster refuses it.
             ForeignError: the name is somebody else's.
         """
-        metadata = manifest["metadata"]
+        metadata, refused = manifest["metadata"], None
         try:
             await manifests.create(self._client, manifest)
         except ApiError as error:
-            if error.status.code != 409 or "AlreadyExists" not in (error.status.reason or "AlreadyExists"):
-                raise _meaning(error) from error
-        except (httpx2.HTTPError, LoadResourceError, OSError) as error:
-            raise UnansweredError(f"no answer: {error!r}") from error
+            refused = error
+        except NO_ANSWER as error:
+            raise _unanswered(error) from error
+        exists = refused is None or (
+            refused.status.code == 409 and "AlreadyExists" in (refused.status.reason or "AlreadyExists")
+        )
+        if refused is not None and not exists and isinstance(meaning := _meaning(refused), UnansweredError):
+            raise meaning from refused
         job = await self.get(metadata["name"], metadata["namespace"])
+        if job is None and refused is not None and not exists:
+            raise _meaning(refused) from refused
         if job is None:
             raise UnansweredError("it was created and is gone again")
         labels = job.metadata.labels or {}
@@ -87,8 +93,8 @@ class ClusterJobs:
                     return False
                 raise UnansweredError("somebody else changed the Job meanwhile") from error
             raise _meaning(error) from error
-        except (httpx2.HTTPError, LoadResourceError, OSError) as error:
-            raise UnansweredError(f"no answer: {error!r}") from error
+        except NO_ANSWER as error:
+            raise _unanswered(error) from error
         return True
 
     async def delete(self, name: str, namespace: str) -> None:
@@ -103,8 +109,8 @@ class ClusterJobs:
         except ApiError as error:
             if error.status.code not in (404, 409):
                 raise _meaning(error) from error
-        except (httpx2.HTTPError, LoadResourceError, OSError) as error:
-            raise UnansweredError(f"no answer: {error!r}") from error
+        except NO_ANSWER as error:
+            raise _unanswered(error) from error
 
     async def get(self, name: str, namespace: str) -> resources.Job | None:
         """The Job as the cluster holds it now; None when there is none.
@@ -119,8 +125,8 @@ class ClusterJobs:
             if error.status.code == 404:
                 return None
             raise _meaning(error) from error
-        except (httpx2.HTTPError, LoadResourceError, OSError) as error:
-            raise UnansweredError(f"no answer: {error!r}") from error
+        except NO_ANSWER as error:
+            raise _unanswered(error) from error
         return found
 
     async def log(self, pod: str, namespace: str, container: str | None, lines: int, most: int) -> str:
@@ -129,9 +135,16 @@ class ClusterJobs:
             kept = [
                 line async for line in self._client.log(pod, namespace=namespace, container=container, tail_lines=lines)
             ]
-        except (ApiError, httpx2.HTTPError, LoadResourceError, OSError):
+        except NO_ANSWER:
             return ""
         return "".join(kept).encode()[-most:].decode(errors="replace")
+
+
+def _unanswered(error: Exception) -> UnansweredError:
+    """In words; what a library could not read as an answer says little about the cluster."""
+    if isinstance(error, (httpx2.HTTPError, OSError)):
+        return UnansweredError(f"no answer: {error!r}")
+    return UnansweredError(f"what answers is no API server, a proxy perhaps ({type(error).__name__}: {error})")
 
 
 def _meaning(error: ApiError) -> UnansweredError | RejectedError:

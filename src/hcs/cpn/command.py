@@ -94,7 +94,7 @@ def run(
             application = make_app(parts.controller, tokens=tokens)
             await serve(application, Endpoint(host=host, port=port), tasks=parts.tasks(), ready=ready_file)
 
-        with _said():
+        with _said(f"{host}:{port}"):
             asyncio.run(controller())
 
 
@@ -139,8 +139,8 @@ def blobs(
 
 
 @contextlib.contextmanager
-def _said() -> Iterator[None]:
-    """What is refused becomes the command's error, in a sentence."""
+def _said(address: str = "") -> Iterator[None]:
+    """What is refused becomes the command's error, in a sentence; ``address`` is where it listens."""
     try:
         yield
     except RefusedError as error:
@@ -148,7 +148,7 @@ def _said() -> Iterator[None]:
     except ModelFileError as error:
         raise typer.BadParameter(f"the predictor's file: {error}") from error
     except OSError as error:
-        raise typer.BadParameter(f"{error.filename or 'the address'}: {error.strerror or error}") from error
+        raise typer.BadParameter(f"{error.filename or address}: {error.strerror or error}") from error
 
 
 def _home(lease: str, kubeconfig: str | None, context: str | None) -> tuple[AsyncClient, str, str]:

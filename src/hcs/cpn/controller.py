@@ -30,6 +30,7 @@ from hcs.cpn.prepull import Expected, Prepuller
 from hcs.cpn.prepull import Settings as Prefetching
 from hcs.cpn.promises import Promises
 from hcs.cpn.service import Expectation, Why
+from hcs.cpn.shortages import Shortages
 from hcs.cpn.stations import Clusters, Stations
 from hcs.cpn.stepping import Stepper
 from hcs.cpn.views import ClusterView
@@ -47,6 +48,8 @@ log = logging.getLogger(__name__)
 
 MEMORY: Final = "plan"
 """Under this name the store keeps promises, guide and patience."""
+_AFTER_TROUBLE: Final = 1.0
+"""Seconds until a decision is tried again that could not be made."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,6 +133,7 @@ class Controller:
             learned=learner.take,
             card_memory=self._card_memory,
             gone=self._stations.gone,
+            clusters=self._stations.names,
             settings=self.settings.dispatching,
         )
         self.stepper = Stepper(self.dispatcher.step)
@@ -156,7 +160,18 @@ class Controller:
         )
         self._promises = Promises(self.registry)
         self._starts = Counter("hcs_cpn_starts", "Placements written down.", registry=self.registry)
-        self._carrier = Carrier(store, data, views=self.views, now=now, started=self._starts.inc)
+        self._shortages = Shortages(self.dispatcher.refused)
+        self._carrier = Carrier(
+            store,
+            data,
+            views=self.views,
+            now=now,
+            started=self._starts.inc,
+            shortages=self._shortages,
+            again=self._wake.set,
+        )
+        self._trouble: Refusal | None = None
+        """Why the last decision was not made; None: it was."""
         self._stuck = Gauge("hcs_cpn_stuck_jobs", "Jobs without a step for too long.", registry=self.registry)
         store.on_change(self._changed)
 
@@ -164,9 +179,7 @@ class Controller:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        self._stations.meet()
-        for entry in self.store.entries(PLACED):
-            self.stepper.wake(entry.id)
+        self._wake_placed()
         self._wake.set()
         try:
             async with asyncio.TaskGroup() as group:
@@ -186,12 +199,15 @@ class Controller:
         """Of the store: what is on its way gets its next step, and everything else a decision."""
         if change.entry is None:
             self._stations.read()
-            for entry in self.store.entries(PLACED):
-                self.stepper.wake(entry.id)
+            self._wake_placed()
         elif change.entry.state in PLACED:
             self.stepper.wake(change.entry.id)
             return  # cards were taken, none became free
         self._wake.set()
+
+    def _wake_placed(self) -> None:
+        for entry in self.store.entries(PLACED):
+            self.stepper.wake(entry.id)
 
     def _taught(self) -> None:
         self._wake.set()
@@ -212,32 +228,43 @@ class Controller:
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.first_look):
-                while not all(station.synced for station in self._stations):
+                while not self._stations.synced:
                     self._stations.meet()
                     await asyncio.sleep(0.1)
         await self._broom.sweep(self._stations)
 
     async def _decide_often(self) -> None:
-        looked = False
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._until_next()):  # wait_for of Python 3.11 may swallow a cancellation
                     await self._wake.wait()
             await asyncio.sleep(self.settings.gather)
             self._wake.clear()
-            self._stations.meet()
-            if not self._may_act():
-                looked = False
-                continue
-            if not looked:
-                await self._look_first()
-                looked = True
             try:
-                await self.decide()
+                await self._act()
+                self._trouble = None
+                continue
             except StoreError as error:
                 log.warning("decision not written down, trying again: %s", error)
-                await asyncio.sleep(1.0)
-                self._wake.set()
+                self._trouble = error.refusal
+            except Exception as error:
+                # What runs is followed to its end meanwhile.
+                log.exception("no decision could be made, trying again")
+                message = f"deciding failed ({type(error).__name__}); the controller's log says where"
+                self._trouble = Refusal("DecisionFailed", message)
+            await asyncio.sleep(_AFTER_TROUBLE)
+            self._wake.set()
+
+    async def _act(self) -> None:
+        self._stations.meet()
+        if not self._may_act():
+            self._stations.looked = False
+            return
+        if not self._stations.looked:
+            await self._look_first()
+            self._stations.looked = True
+            self._wake_placed()
+        await self.decide()
 
     def _until_next(self) -> float:
         """Seconds until a decision is due although nothing happened: a promise begins, a patience or a pause ends."""
@@ -289,6 +316,7 @@ class Controller:
 
     def _situation(self) -> deciding.Situation:
         now = self.now()
+        self._shortages.expire(now)
         views = tuple(self.views())
         queued = tuple(self.store.entries(["Queued"]))
         self._part(now)
@@ -329,9 +357,12 @@ class Controller:
     async def _sweep_often(self) -> None:
         while True:
             await asyncio.sleep(self.settings.sweep)
-            if self._may_act():
-                await self._broom.sweep(self._stations)
-            self._watch_over()
+            try:
+                if self._may_act():
+                    await self._broom.sweep(self._stations)
+                self._watch_over()
+            except Exception:
+                log.exception("what nobody claims could not be looked after, trying again")
 
     def _watch_over(self) -> None:
         """Tell of entries that have not moved for longer than a step may take."""
@@ -351,7 +382,7 @@ class Controller:
         """Why decisions cannot be made now; None when they can."""
         if not self._may_act():
             return Refusal("NotLeading", "another controller holds the lease of this queue, or it could not be renewed")
-        return None
+        return self._trouble
 
     def views(self) -> Sequence[ClusterView]:
         """What is known of every cluster."""
@@ -363,7 +394,7 @@ class Controller:
 
     def why(self, entry: Entry) -> Why:
         """Why an entry is where it is."""
-        note = ": ".join(self.dispatcher.notes.get(entry.id, ()))
+        note = ": ".join(self.dispatcher.notes.get(entry.id, ())) or self._shortages.note(entry.id)
         if entry.state != "Queued" or self._last is None:
             return Why(note or f"{entry.reason}: {entry.message}")
         return deciding.why(entry, *self._last, self._expected.get(entry.id), note)

@@ -11,7 +11,8 @@ by asking the cluster itself, or can never have run. A cluster that does not ans
 """
 
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -19,8 +20,10 @@ import msgspec
 from hcs.cpn.attempts import Finished, floors, outcome_of, peak_of, told_seconds
 from hcs.cpn.clusterjobs import ForeignError, RejectedError, UnansweredError
 from hcs.cpn.endings import Messages, ending, failed_container, over, why_pending
+from hcs.cpn.idling import Idling
 from hcs.cpn.jobmanifest import job_manifest
 from hcs.cpn.peaks import Peaks
+from hcs.cpn.refusing import Refusals
 from hcs.cpn.reports import read_log, read_pods
 from hcs.cpn.watching import Station
 from hcs.kube import resources
@@ -33,6 +36,12 @@ from hcs.wide.lifecycle import PLACED
 log = logging.getLogger(__name__)
 
 _LONGEST_PAUSE: Final = 30.0
+_PROBES: Final = 2
+"""So many steps at once are taken on a cluster out of reach: each may wait for as long as a request can, and others
+need the workers."""
+_PROBE_PAUSE: Final = 5.0
+_TRIES: Final = 5
+"""So often at least the same is asked of a cluster before it is given up."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,6 +76,7 @@ class Dispatcher:
         learned: Callable[[Finished], None] = lambda _: None,
         card_memory: Callable[[str, str], Bytes | None] = lambda cluster, kind: None,
         gone: Callable[[str], bool] = lambda cluster: False,
+        clusters: Callable[[], Iterable[str]] = tuple,
         settings: Settings | None = None,
     ) -> None:
         """Prepare.
@@ -80,22 +90,25 @@ class Dispatcher:
             learned: keeps what an attempt taught; called inside the transaction that records its end.
             card_memory: bytes of a card of a kind on a cluster, if known.
             gone: whether a cluster is out of reach and its operator vouches that nothing runs there any more.
+            clusters: the names of all live clusters.
             settings: limits.
         """
         self._store, self._station, self._messages, self._now = store, station, messages, now
         self._may_act, self._learned = may_act, learned
         self._gone = gone
-        self._card_memory, self.peaks = card_memory, Peaks()
+        self._card_memory, self.peaks, self._idling = card_memory, Peaks(), Idling(now())
         self.settings = settings or Settings()
         self.notes: dict[str, tuple[str, str]] = {}
         """Of entries that stand still: why, as reason and sentence."""
-        self.refused: dict[tuple[str, str], Milliseconds] = {}
-        """Entry and cluster that would not have it: until when it is not tried there again."""
+        self._refusals = Refusals(clusters)
+        self.refused = self._refusals.until
         self._failures: dict[str, int] = {}
         self._began: dict[str, Milliseconds] = {}
         """By Job UID: when its pods were first seen to run."""
         self._withdrawn: dict[str, tuple[str, str]] = {}
         self._heard: dict[str, Milliseconds] = {}
+        self._asking: Counter[str] = Counter()
+        """By cluster: steps under way there."""
 
     async def step(self, id: str) -> float | None:
         """Take an entry one step on, and say when to look again."""
@@ -113,9 +126,15 @@ class Dispatcher:
         if station is None:
             self.notes[id] = (
                 "ClusterUnknown",
-                f"cluster {entry.placement.cluster} is not connected; the job is kept as it is until it is back",
+                f"cluster {entry.placement.cluster} is not connected; the job is kept as it is until it is back. "
+                "Should nothing run there any more: 'hcs cpn clusters add' it again, then 'hcs cpn clusters gone'",
             )
             return 5.0
+        if not station.cluster.view().reachable and self._asking[station.name] >= _PROBES:
+            message = f"cluster {station.name} does not answer; the job is kept, and looked at when it does"
+            self.notes[id] = "ClusterUnreachable", message
+            return _PROBE_PAUSE
+        self._asking[station.name] += 1
         try:
             again = await self._take(entry, station)
         except UnansweredError as error:
@@ -124,6 +143,8 @@ class Dispatcher:
             return self._pause(entry, error.reason, f"cluster {station.name} refuses: {error}")
         except StaleEntryError:
             return 0.05
+        finally:
+            self._asking[station.name] -= 1
         self._failures.pop(id, None)
         return again
 
@@ -161,43 +182,72 @@ class Dispatcher:
             )
             return None
         except RejectedError as error:
-            return await self._rejected(entry, station, error)
+            self._refusals.add(entry.id, station.name, self._now())
+            counts = self._refusals.blame(entry.id, error.reason, str(error))
+            self._again(entry, error.reason, f"cluster {station.name} refused the Job: {error}", counts=counts)
+            return None
+        except UnansweredError as error:
+            if not self._given_up(entry, station):
+                raise
+            # It was never released, as above.
+            self._refusals.add(entry.id, station.name, self._now())
+            self._requeue(entry, "NotCreated", f"cluster {station.name} takes no Jobs ({error}); it never ran there")
+            return None
         made = msgspec.structs.replace(placement, uid=job.metadata.uid)
         self._move(
             entry, "Created", "JobCreated", f"Job {placement.job} is on {station.name}, suspended", placement=made
         )
         return 0.0
 
-    async def _rejected(self, entry: Entry, station: Station, error: RejectedError) -> float | None:
-        """The cluster will not have it: elsewhere, later, or not at all. An earlier answer may have been lost."""
-        placement = entry.placement
-        assert placement is not None
-        found = await station.actions.get(placement.job, entry.submission.namespace)
-        if found is not None:
-            await station.actions.delete(placement.job, entry.submission.namespace)
-            return 0.5
-        count = self._failures[entry.id] = self._failures.get(entry.id, 0) + 1
-        self.refused[entry.id, station.name] = self._now() + min(3_600_000, 30_000 << min(count, 10))
-        full = "quota" in str(error).lower()
-        self._again(entry, error.reason, f"cluster {station.name} refused the Job: {error}", counts=not full)
-        return None
+    def _given_up(self, entry: Entry, station: Station) -> bool:
+        """Whether a cluster has been asked the same for too long. One out of reach has its own rule."""
+        waited, limit = self._now() - entry.changed, station.lost_after
+        reachable = station.cluster.view().reachable
+        return reachable and limit is not None and waited > limit and self._failures.get(entry.id, 0) >= _TRIES
 
     async def _release(self, entry: Entry, station: Station) -> float | None:
         placement, namespace = entry.placement, entry.submission.namespace
         assert placement is not None
+        if entry.id in self._withdrawn:
+            return await self._withdraw(entry, station)
         try:
             there = await station.actions.release(placement.job, namespace, placement.uid)
-        except RejectedError:
+        except RejectedError as error:
             job = await station.actions.get(placement.job, namespace)
             if job is not None and over(job) is None:
-                raise
+                return self._hold_back(entry, station, error)
             there = job is not None
+        except UnansweredError as error:
+            return self._hold_back(entry, station, error)
         if not there:
             self._again(entry, "JobVanished", f"somebody deleted Job {placement.job} on {station.name} before it ran")
             return None
         begun = msgspec.structs.replace(placement, started=self._now())
         self._move(entry, "Running", "JobReleased", f"runs on {placement.kind} of {station.name}", placement=begun)
         return 0.0
+
+    def _hold_back(self, entry: Entry, station: Station, error: UnansweredError | RejectedError) -> float:
+        """It cannot be released. Whether an earlier attempt did it nobody knows, so it is removed there before it is
+        planned anew."""
+        if not self._given_up(entry, station):
+            raise error
+        message = f"cluster {station.name} does not let its Job run ({error}); planned anew"
+        self._withdrawn[entry.id] = "NotReleased", message
+        return 0.0
+
+    async def _withdraw(self, entry: Entry, station: Station) -> float | None:
+        placement, namespace = entry.placement, entry.submission.namespace
+        assert placement is not None
+        job = await station.actions.get(placement.job, namespace)
+        if job is not None and job.metadata.uid == placement.uid:
+            if job.metadata.deletionTimestamp is None:
+                await station.actions.delete(placement.job, namespace)
+            return 1.0
+        if any(not pod.finished for pod in station.pods_of(placement.uid)):
+            return 1.0
+        self._refusals.add(entry.id, station.name, self._now())
+        self._again(entry, *self._withdrawn.pop(entry.id), counts=False)
+        return None
 
     async def _watch(self, entry: Entry, station: Station) -> float | None:
         placement, namespace = entry.placement, entry.submission.namespace
@@ -227,15 +277,18 @@ class Dispatcher:
             return None
         if over(job) is not None:
             if over(job) == "Failed" and living:
+                self.notes[entry.id] = "PodsLinger", f"it failed on {station.name}, its pods have not ended yet"
                 return 1.0
             await self._conclude(entry, station, job, pods)
             return None
         if entry.id in self._withdrawn:
             await station.actions.delete(placement.job, namespace)
             return 1.0
-        return await self._accompany(entry, station, pods)
+        return await self._accompany(entry, station, job, pods)
 
-    async def _accompany(self, entry: Entry, station: Station, pods: list[resources.Pod]) -> float | None:
+    async def _accompany(
+        self, entry: Entry, station: Station, job: resources.Job, pods: list[resources.Pod]
+    ) -> float | None:
         """While it runs: since when, how far; and take it back where it never begins."""
         placement, settings = entry.placement, self.settings
         assert placement is not None
@@ -244,15 +297,20 @@ class Dispatcher:
             ran = self._now() - self._began.setdefault(placement.uid, self._now())
             if not placement.shared and placement.host is None:
                 self.peaks.see(placement.uid, running, *station.readings(), ran=ran)
+            self._idling.runs(placement.uid)
             self.notes.pop(entry.id, None)
         elif not pods or all(pod.status.phase in ("", "Pending") for pod in pods):
-            waited = (self._now() - (placement.started or self._now())) / 1000
+            waited = self._idling.waits(placement, pods, self._now()) / 1000
+            begin, limit = f"{station.name} did not start it", f"within {settings.pending_limit:g} s; planned anew"
+            reason = "NeverStarted"
             self.notes[entry.id] = "PodPending", why_pending(pods) or f"{station.name} has not started its pods yet"
+            if self._idling.ran(placement.uid):
+                reason, begin = "NotResumed", f"{station.name} took its pods away and did not run it again"
+            if job.spec.get("suspend"):
+                reason, begin = "Suspended", f"somebody suspended Job {placement.job} on {station.name}, not resumed"
+                self.notes[entry.id] = "Suspended", f"{begin} yet; it is planned anew when that lasts"
             if waited > settings.pending_limit:
-                self._withdrawn[entry.id] = (
-                    "NeverStarted",
-                    f"{station.name} did not start it within {settings.pending_limit:g} s; planned anew, behind others",
-                )
+                self._withdrawn[entry.id] = reason, f"{begin} {limit}, behind others"
                 return 0.0
             return min(settings.pending_limit - waited + 1, 60.0)
         await self._hear(entry, station, running)
@@ -367,9 +425,12 @@ class Dispatcher:
     def _move(self, entry: Entry, after: Any, reason: str, message: str, **changes: Any) -> Entry:
         moved = self._store.move(entry, after, now=self._now(), reason=reason, message=message, **changes)
         self.notes.pop(entry.id, None)
+        if after != "Queued":
+            self._refusals.taken(entry.id)
         if after not in PLACED and entry.placement is not None:
             self._forget(entry.id)
             self._began.pop(entry.placement.uid, None)
+            self._idling.forget(entry.placement.uid)
             self.peaks.forget(entry.placement.uid)
         log.info("job moved: job=%s state=%s reason=%s %s", entry.id, after, reason, message)
         return moved

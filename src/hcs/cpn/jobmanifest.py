@@ -20,8 +20,15 @@ BLOB_STORE: Final = "HCS_BLOB_STORE"
 """Variable that names the cluster's blob store, in every container of a job with inputs."""
 INPUTS: Final = "HCS_INPUTS"
 """Variable with the digests of the job's inputs, separated by blanks."""
-_QUEUE_OWNS: Final = ("suspend", "ttlSecondsAfterFinished", "managedBy", "manualSelector", "selector")
-"""Fields of a Job's spec that a user's manifest may not set: a Job that deletes itself could end unseen."""
+_QUEUE_OWNS: Final = (
+    "suspend", "ttlSecondsAfterFinished", "managedBy", "manualSelector", "selector", "podReplacementPolicy"
+)  # fmt: skip
+"""Fields of a Job's spec that a user's manifest may not set: a Job that deletes itself could end unseen, and beside our
+``podFailurePolicy`` the API takes no other ``podReplacementPolicy`` than its default."""
+_CONTROLLERS: Final = (
+    "controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
+)  # fmt: skip
+"""Labels that the Job controller writes; those of another Job, read from a cluster, would be refused."""
 LEAST_MEMORY: Final = 1 << 30
 """What an exclusive job asks for whose memory nobody knows: it gets the whole card whatever it asks for."""
 
@@ -86,7 +93,8 @@ def _pod_metadata(
     said.pop(names.SHARING_GROUP, None)  # whom it shares a card with is what was planned
     theirs = {"labels": user.get("labels") or {}, "annotations": {**said, **ours}}
     made: dict[str, Any] = merge(theirs, overlay.metadata)
-    made["labels"] = {**(made.get("labels") or {}), **labels}
+    own = {key: value for key, value in (made.get("labels") or {}).items() if key not in _CONTROLLERS}
+    made["labels"] = {**own, **labels}
     made["annotations"] = _texts(made.get("annotations") or {})
     return made
 

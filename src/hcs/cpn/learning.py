@@ -16,6 +16,7 @@ import msgspec
 from hcs.cpn.attempts import Finished
 from hcs.cpn.forecasts import Forecasts, Predicts
 from hcs.predict.jobs import JobPredictor, ModelFileError, Run
+from hcs.store.errors import StoreError
 from hcs.store.queue import QueueStore
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ MODEL: Final = "model"
 """Under this name the store keeps the predictor."""
 TRAINED: Final = "trained"
 """And under this one the runs that were trained on before."""
+_AFTER_TROUBLE: Final = 30.0
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,7 +113,12 @@ class Learner:
             try:
                 if await self.fit():
                     taught()
-            except (ValueError, ArithmeticError) as error:
+            except StoreError as error:
+                log.warning("what was learnt is not written down, trying again: %s", error)
+                await asyncio.sleep(_AFTER_TROUBLE)
+                self._fresh.set()
+            except Exception as error:
+                # Decisions go on with the predictor there is.
                 log.exception("nothing learnt from the last runs: %s", error)
             await asyncio.sleep(self._settings.pause)
 

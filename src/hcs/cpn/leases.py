@@ -11,11 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import httpx2
 import msgspec
 from lightkube import ApiError, AsyncClient
-from lightkube.core.exceptions import LoadResourceError
 
+from hcs.kube.connection import NO_ANSWER
 from hcs.kube.resources import Lease
 from hcs.model.pods import ObjectMeta
 
@@ -74,7 +73,7 @@ class Leadership:
             while True:
                 try:
                     await self.renew()
-                except (ApiError, httpx2.HTTPError, LoadResourceError, OSError) as error:
+                except NO_ANSWER as error:
                     log.warning("lease not renewed: name=%s error=%r", self._name, error)
                 await self._pause(self.timing.renew)
         finally:
@@ -148,5 +147,5 @@ class Leadership:
             found: Lease = await self._client.get(Lease, self._name, namespace=self._namespace)
             if found.spec.get("holderIdentity") == self._identity:
                 await self._write(self._lease(found, ""), found.metadata.resourceVersion)
-        except (ApiError, httpx2.HTTPError, LoadResourceError, OSError) as error:
+        except NO_ANSWER as error:
             log.warning("lease not given up: name=%s error=%r", self._name, error)

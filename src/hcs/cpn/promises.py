@@ -1,9 +1,9 @@
 """Whether promised starts are kept: counted, apart from those for which there is a reason.
 
 A promise holds while run times stay within their upper value and the fleet stays as it was. When a job overran or could
-not be started when it was due, cards vanished, others took cards, or a cluster was out of reach, a promise may have to
-be made anew, and that is told as excused; so is the first decision after a start, since nobody decided meanwhile.
-Anything else is a promise broken.
+not be started when it was due, cards vanished, others took cards, a cluster was out of reach or would not have it just
+now, a promise may have to be made anew, and that is told as excused; so is the first decision after a start, since
+nobody decided meanwhile. Anything else is a promise broken.
 """
 
 import logging
@@ -47,7 +47,8 @@ class Promises:
             if after is not None and after.start <= place.start:
                 continue
             long = max(SETTLES, place.end - place.start)
-            excused = self._trouble is not None and now - self._trouble <= long
+            paused = any(job == place.job and until > now for (job, _), until in situation.refused.items())
+            excused = paused or (self._trouble is not None and now - self._trouble <= long)
             (self._moved if excused else self._broken).inc()
             if not excused:
                 log.warning("a promise was broken: job=%s promised=%d now=%s", place.job, place.start, after)

@@ -53,6 +53,9 @@ def cluster_routes(service: Service) -> list[Route]:
         if old is not None and not config.kubeconfig and not config.kubeconfig_text:
             # What is never shown cannot be sent back: whoever changes the rest keeps the access.
             config = msgspec.structs.replace(config, kubeconfig=old.kubeconfig, kubeconfig_text=old.kubeconfig_text)
+        if config.gone and any(view.name == name and view.reachable for view in service.views()):
+            message = f"cluster {name} answers, so it is not gone: what runs there would run twice; cancel its jobs"
+            raise RefusedError(Refusal("ClusterAnswers", message))
         service.store.put_cluster(config)
         service.wake()
         return answer(rows()[name], 201 if old is None else 200)

@@ -19,7 +19,7 @@ from hcs.cpn.wire import LONGEST_PAGE, PAGE, JobDetail, JobList, JobRow, Submitt
 from hcs.model.refusals import Refusal, RefusedError
 from hcs.wide.amounts import AmountError
 from hcs.wide.entries import Entry
-from hcs.wide.lifecycle import ENDED, STATES, State
+from hcs.wide.lifecycle import ENDED, PLACED, STATES, State
 from hcs.wide.manifests import MAX_BYTES, read_manifest
 from hcs.wide.submissions import KEY, Asked, annotation, read_key, read_submission
 
@@ -88,6 +88,7 @@ def job_routes(service: Service) -> list[Route]:
                 expectation=service.expectations().get(entry.id),
                 cautions=_cautions(entry),
                 log=last[1][-LOG_TAIL:] if last else "",
+                note=_note(service, entry),
             )
         )
 
@@ -169,6 +170,12 @@ def _find(service: Service, request: Request) -> Entry:
         some = ", ".join(entry.id for entry in found[:5])
         raise RefusedError(Refusal("AmbiguousJob", f"{text[:80]!r} begins several ids: {some}; write one of them out"))
     return found[0]
+
+
+def _note(service: Service, entry: Entry) -> str:
+    """Why it stands still where it is; what its last step said is shown anyway."""
+    said = service.why(entry).headline if entry.state in PLACED else ""
+    return "" if said == f"{entry.reason}: {entry.message}" else said
 
 
 def _cautions(entry: Entry) -> tuple[Refusal, ...]:

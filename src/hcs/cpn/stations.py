@@ -41,6 +41,8 @@ class Stations:
         self._store, self._clusters, self._wake = store, clusters, wake
         self._stations: dict[str, tuple[Station, asyncio.Task[None]]] = {}
         self._configs: dict[str, ClusterConfig] = {}
+        self.looked = False
+        """Whether what runs was looked at since this process began to act."""
         self.read()
 
     def __iter__(self) -> Iterator[Station]:
@@ -52,6 +54,7 @@ class Stations:
 
     def meet(self) -> None:
         """Connect to clusters that came, let go of those that went."""
+        self._spend_words()
         present = {}
         for name, cluster in self._clusters.clusters().items():
             with contextlib.suppress(ApiUnreachableError):
@@ -60,9 +63,20 @@ class Stations:
             if present.get(name) != (station.cluster, station.client) or self._built_from(name) != station.built_from:
                 task.cancel()
                 del self._stations[name]
+                self._wake_all(name)
         for name, (cluster, _) in present.items():
             if name not in self._stations:
                 self._connect(name, cluster)
+
+    @property
+    def synced(self) -> bool:
+        """Whether all that runs has been seen, on every cluster there should be."""
+        names = {*self._configs, *self._clusters.clusters()}
+        return all((station := self.get(name)) is not None and station.synced for name in names)
+
+    def names(self) -> set[str]:
+        """Of all that are connected."""
+        return set(self._stations)
 
     async def close(self) -> None:
         """Let go of all."""
@@ -79,7 +93,9 @@ class Stations:
     def gone(self, name: str) -> bool:
         """Whether a cluster is out of reach and its operator vouches that nothing runs there any more."""
         config, cluster = self._configs.get(name), self._clusters.clusters().get(name)
-        return config is not None and config.gone and (cluster is None or not cluster.view().reachable)
+        # At the start nobody has answered yet: a word of long ago must not run again what runs there since.
+        silent = self.looked and (cluster is None or not cluster.view().reachable)
+        return config is not None and config.gone and silent
 
     def all_gone(self) -> frozenset[str]:
         """All clusters of which that is so."""
@@ -91,9 +107,20 @@ class Stations:
             cluster, self._store.queue_id, changed=self._wake, overlay=overlay, blobs=blobs, lost_after=lost_after
         )
         self._stations[name] = station, asyncio.create_task(station.run())
+        self._wake_all(name)
+
+    def _wake_all(self, name: str) -> None:
         for entry in self._store.entries(PLACED):
             if entry.placement is not None and entry.placement.cluster == name:
                 self._wake(entry.id)
+
+    def _spend_words(self) -> None:
+        """A cluster that was given up and answers again is one as any other: its next silence is no loss."""
+        for config in list(self._configs.values()):
+            cluster = self._clusters.clusters().get(config.name) if config.gone else None
+            if cluster is not None and cluster.view().reachable:
+                log.info("a cluster that was gone is back: cluster=%s", config.name)
+                self._store.put_cluster(msgspec.structs.replace(config, gone=False))
 
     def _built_from(self, name: str) -> tuple[Overlay, str, Milliseconds | None]:
         config = self._configs.get(name)

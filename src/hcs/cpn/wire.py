@@ -67,7 +67,10 @@ class JobList(msgspec.Struct, frozen=True):
 
 
 class JobDetail(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything about one job. ``cautions``: what its manifest left open. ``log``: the end of its last run's."""
+    """Everything about one job. ``cautions``: what its manifest left open. ``log``: the end of its last run's.
+
+    ``note`` is what stands in the way of one that has a place already; empty: nothing that is known.
+    """
 
     id: str
     state: State
@@ -81,6 +84,7 @@ class JobDetail(msgspec.Struct, frozen=True, omit_defaults=True):
     expectation: Expectation | None = None
     cautions: tuple[Refusal, ...] = ()
     log: str = ""
+    note: str = ""
 
 
 class Submitted(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -3,10 +3,21 @@
 The usual order holds: an explicit path, ``KUBECONFIG``, the in-cluster service account, ``~/.kube/config``.
 """
 
-import httpx2
-from lightkube import AsyncClient, ConfigError, KubeConfig
+from typing import Final
 
-__all__ = ["ApiUnreachableError", "connect"]
+import httpx2
+import msgspec
+from lightkube import AsyncClient, ConfigError, KubeConfig
+from lightkube.core.exceptions import LoadResourceError
+
+__all__ = ["NO_ANSWER", "ApiUnreachableError", "connect"]
+
+NO_ANSWER: Final = (httpx2.HTTPError, LoadResourceError, OSError, msgspec.MsgspecError, ValueError, KeyError)
+"""What a client raises where the server did not answer, or something that is no API server did.
+
+A line of a watch that was cut off, a sign-in page with status 200, and an error without a content type come out as
+errors of the libraries that read them. ``ApiError`` is one of these too: catch it first.
+"""
 
 
 class ApiUnreachableError(RuntimeError):

@@ -17,12 +17,11 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
-import httpx2
 import msgspec
 from lightkube import ApiError, AsyncClient
-from lightkube.core.exceptions import LoadResourceError
 from lightkube.core.resource import GlobalResource, NamespacedResource, NamespacedResourceG
 
+from hcs.kube.connection import NO_ANSWER
 from hcs.model.pods import ObjectMeta
 
 log = logging.getLogger(__name__)
@@ -116,11 +115,10 @@ class Informer(Generic[T]):
                 await self._watch(version)
             except asyncio.CancelledError:
                 raise
-            except msgspec.ValidationError:
-                if self._careful:
-                    raise
-                self._careful = True
-            except (ApiError, httpx2.HTTPError, LoadResourceError, OSError) as error:
+            except NO_ANSWER as error:
+                if isinstance(error, msgspec.ValidationError) and not self._careful:
+                    self._careful = True
+                    continue
                 gone = isinstance(error, ApiError) and error.status.code == 410
                 failures = 0 if gone else failures + 1
                 self.problem = None if gone else error

@@ -5,6 +5,7 @@ twice is a mistake. What could make a small file large (aliases) or a program de
 is built from it.
 """
 
+import json
 import math
 import re
 from typing import Any, Final, NoReturn
@@ -79,13 +80,28 @@ def read_manifest(raw: bytes) -> dict[str, Any]:
     document: Any
     try:
         document = msgspec.json.decode(text)
+        json.loads(text, object_pairs_hook=_check_pairs)
+    except RefusedError:
+        raise
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         document = _read_yaml(text)
     if not isinstance(document, dict):
         seen = "nothing" if document is None else f"a {_KINDS.get(type(document), type(document).__name__)}"
-        _refuse("NotAJob", f"the manifest is {seen}, expected the fields of a Job: apiVersion, kind, metadata, spec")
+        _refuse(
+            "NotAJob",
+            f"the manifest is {seen}, expected the fields of a Job: apiVersion, kind, metadata, spec; send one Job",
+        )
     check_plain(document)
     return document
+
+
+def _check_pairs(pairs: list[tuple[str, Any]]) -> None:
+    """Of a JSON object; a decoder would take the last of equal keys without a word."""
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            _refuse("BrokenYaml", f"key {key[:_SHOWN]!r} stands twice in one object; keep one of them")
+        seen.add(key)
 
 
 def _read_yaml(text: str) -> Any:

@@ -154,7 +154,8 @@ def _pods(parallelism: int | None, completions: int | None, refusals: list[Refus
                     "BadParallelism", f"spec.{field} is {value}; write a number from 1 to {MOST_PODS}, or leave it out"
                 )
             )
-    return min(max(1, parallelism or 1), MOST_PODS)
+    at_once = min(parallelism or 1, completions or MOST_PODS)  # no pod begins for which nothing is left to do
+    return min(max(1, at_once), MOST_PODS)
 
 
 def _host(spec: Mapping[str, Any], refusals: list[Refusal]) -> tuple[int, int]:

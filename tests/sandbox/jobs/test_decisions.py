@@ -58,6 +58,7 @@ def decided(of: Job, *pods: Pod, before: Tally | None = None) -> Decision:
         pytest.param(job(parallelism=3, completions=5), [pod(1), pod(2, "Succeeded")], 2, 0, id="fills-up"),
         pytest.param(job(parallelism=3, completions=3), [pod(1, "Succeeded"), pod(2)], 1, 0, id="not-more-than-needed"),
         pytest.param(job(parallelism=1, completions=9), [pod(1), pod(2)], 0, 1, id="parallelism-was-lowered"),
+        pytest.param(job(suspend=True), [pod(1)], 0, 1, id="suspended"),
         pytest.param(job(parallelism=2), [], 2, 0, id="work-queue-starts"),
         pytest.param(job(parallelism=2), [pod(1, "Succeeded"), pod(2)], 0, 0, id="work-queue-drains"),
         pytest.param(job(backoffLimit=0), [pod(1, "Failed")], 0, 0, id="no-failure-allowed"),
@@ -95,6 +96,12 @@ def outcome(decision: Decision) -> tuple[str, str] | None:
         ),
         pytest.param(job(policy="OnFailure", backoffLimit=2), [pod(1, restarts=1)], None, id="restarts-within-limit"),
         pytest.param(job(backoffLimit=0), [pod(1, "Failed", leaving=True)], None, id="eviction-is-no-failure"),
+        pytest.param(
+            job(completions=1, suspend=True),
+            [pod(1, "Succeeded")],
+            ("Complete", "CompletionsReached"),
+            id="suspended-after-it-was-done",
+        ),
     ],
 )
 def test_when_a_job_is_over(of: Job, pods: list[Pod], expected: tuple[str, str] | None) -> None:

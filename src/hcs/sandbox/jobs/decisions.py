@@ -114,8 +114,6 @@ def decide(job: Job, pods: Sequence[Pod], tally: Tally, now: datetime.datetime, 
     active = [pod for pod in pods if not pod.finished and pod.metadata.deletionTimestamp is None]
     if finished(job):
         return Decision(dict(job.status), delete=tuple(active))
-    if spec.get("suspend"):
-        return Decision(_status(job, [], tally, now), delete=tuple(active))
     parallelism = int(spec.get("parallelism", 1))
     completions = spec.get("completions", None if "parallelism" in spec else 1)
     limit = int(spec.get("backoffLimit", DEFAULT_BACKOFF_LIMIT))
@@ -132,6 +130,8 @@ def decide(job: Job, pods: Sequence[Pod], tally: Tally, now: datetime.datetime, 
     if done:
         over = _condition(COMPLETE, "CompletionsReached", "Reached expected number of succeeded pods", now)
         return Decision(_status(job, [], tally, now, over), delete=tuple(active))
+    if spec.get("suspend"):  # what was done before counts, as in Kubernetes
+        return Decision(_status(job, [], tally, now), delete=tuple(active))
     status = _status(job, active, tally, now)
     missing = wanted - len(active)
     if missing < 0:

@@ -6,7 +6,7 @@ streams. Connections can be made to fail on purpose: before the request arrives,
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 
@@ -15,7 +15,10 @@ Application = Callable[
     [MutableMapping[str, Any], Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
 ]
 Fault = Callable[[httpx2.Request], "str | None"]
-"""Says for a request: None (let it through), ``refuse`` (never arrives) or ``lose`` (carried out, answer lost)."""
+"""Says for a request: None (let it through), ``refuse`` (never arrives, which is said), ``silent`` (never arrives, and
+the client waits for as long as it is ready to), ``lose`` (carried out, answer lost), or what a
+proxy in between answers instead: ``page`` (200 and a web page), ``bare`` (503 and nothing, not even a type) or
+``forbid`` (403, as an API server says it)."""
 
 
 class InProcessTransport(httpx2.AsyncBaseTransport):
@@ -36,6 +39,11 @@ class InProcessTransport(httpx2.AsyncBaseTransport):
         fate = self.fault(request) if self.fault else None
         if fate == "refuse":
             raise httpx2.ConnectError("connection refused (on purpose)", request=request)
+        if fate == "silent":
+            await asyncio.sleep((request.extensions.get("timeout") or {}).get("read") or 0)
+            raise httpx2.ReadTimeout("no answer in time (on purpose)", request=request)
+        if fate in _PROXIES:
+            return _PROXIES[fate](request)
         exchange = _Exchange(self.application, request, await request.aread())
         self._streams.add(exchange)
         exchange.task.add_done_callback(lambda _: self._streams.discard(exchange))
@@ -54,10 +62,13 @@ class InProcessTransport(httpx2.AsyncBaseTransport):
             raise httpx2.ReadError("connection lost (on purpose)", request=request)
         return httpx2.Response(exchange.status, headers=exchange.headers, stream=exchange, request=request)
 
-    def cut(self) -> None:
-        """Cut every open connection, watches above all, as a network fault would."""
+    def cut(self, *, halfway: bool = False) -> None:
+        """Cut every open connection, watches above all, as a network fault would.
+
+        ``halfway``: in the middle of a line and without an error, as a proxy does that is stopped.
+        """
         for exchange in list(self._streams):
-            exchange.cut()
+            exchange.cut(halfway=halfway)
 
 
 class _Exchange(httpx2.AsyncByteStream):
@@ -122,9 +133,13 @@ class _Exchange(httpx2.AsyncByteStream):
                 raise piece
             yield piece
 
-    def cut(self) -> None:
-        """End the answer with an error, now."""
+    def cut(self, *, halfway: bool = False) -> None:
+        """End the answer now: with an error, or with half a line."""
         self._closed.set()
+        if halfway:
+            self._pieces.put_nowait(b'{"type":"MODIFIED","obj')
+            self._pieces.put_nowait(None)
+            return
         self._pieces.put_nowait(httpx2.ReadError("connection cut (on purpose)", request=self._request))
 
     async def aclose(self) -> None:
@@ -133,3 +148,16 @@ class _Exchange(httpx2.AsyncByteStream):
         if not self.task.done():
             await asyncio.sleep(0)
             self.task.cancel()
+
+
+_PROXIES: Final[dict[str, Callable[[httpx2.Request], httpx2.Response]]] = {
+    "page": lambda request: httpx2.Response(
+        200, headers={"content-type": "text/html"}, content=b"<html>Sign in</html>", request=request
+    ),
+    "bare": lambda request: httpx2.Response(503, request=request),
+    "forbid": lambda request: httpx2.Response(
+        403,
+        json={"kind": "Status", "code": 403, "reason": "Forbidden", "message": "it is forbidden (on purpose)"},
+        request=request,
+    ),
+}
