@@ -64,6 +64,19 @@ def test_bytes_come_once_whoever_asks(tmp_path: Path) -> None:
     store_play(tmp_path, story)
 
 
+def test_where_there_is_no_store_at_all_inputs_hold_nobody_up(tmp_path: Path) -> None:
+    async def story(s: Depot) -> None:
+        m = mover(s)
+        await m.look()
+        await arrived(m, "west", BLOB)
+        assert m.network(0) is None
+        assert (m.present("west", [BLOB]), m.trouble("west", [BLOB])) == (True, "")
+        await s.open("east")
+        assert not m.present("west", [BLOB])
+
+    store_play(tmp_path, story)
+
+
 def test_a_way_over_another_cluster_is_taken_where_there_is_no_other(tmp_path: Path) -> None:
     async def story(s: Depot) -> None:
         for name in ("archive", "hub", "edge"):

@@ -101,8 +101,10 @@ class Mover:
 
     # What the controller asks
 
-    def network(self, now: Milliseconds) -> Network:
-        """Stores and links for the planner, with what is on its way booked."""
+    def network(self, now: Milliseconds) -> Network | None:
+        """Stores and links for the planner, with what is on its way booked; None where nobody named a store."""
+        if not self._stores():
+            return None
         stored = [(place, digest) for place, blobs in self._there.items() for digest in blobs]
         network = Network(self.links(), stored)
         for (place, _), coming in self._coming.items():
@@ -128,9 +130,9 @@ class Mover:
         return (*made, *configured.values())
 
     def present(self, cluster: str, inputs: Iterable[Blob]) -> bool:
-        """Whether all of these are there."""
+        """Whether all of these are there. Where nobody named any store, jobs bring their inputs themselves."""
         there = self._there.get(cluster, {})
-        return all(blob.digest in there for blob in inputs)
+        return not self._stores() or all(blob.digest in there for blob in inputs)
 
     def trouble(self, cluster: str, inputs: Iterable[Blob]) -> str:
         """Why something of this is not coming; empty where all is well."""
@@ -140,6 +142,8 @@ class Mover:
 
     def fetch(self, cluster: str, inputs: Iterable[Blob]) -> None:
         """Have these brought there, each once."""
+        if not self._stores():
+            return
         for blob in inputs:
             key = (cluster, blob.digest)
             until, _ = self._failed.get(key, (0, ""))
