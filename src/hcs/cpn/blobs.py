@@ -25,6 +25,7 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from hcs.cpn.blobfiles import CHUNK, BlobFiles, checked
+from hcs.kube.transport import Transport
 from hcs.model.refusals import Refusal, RefusedError
 
 log = logging.getLogger(__name__)
@@ -59,7 +60,9 @@ class BlobStore:
         self,
         files: BlobFiles,
         *,
-        http: Callable[[], httpx2.AsyncClient] = lambda: httpx2.AsyncClient(timeout=30.0, trust_env=False),
+        http: Callable[[], httpx2.AsyncClient] = lambda: httpx2.AsyncClient(
+            timeout=30.0, transport=Transport(), trust_env=False
+        ),
         pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
         offload: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread,

@@ -16,6 +16,7 @@ import httpx2
 import msgspec
 
 from hcs.cpn.blobs import Progress
+from hcs.kube.transport import Transport
 from hcs.wide.jobs import Blob, Milliseconds
 from hcs.wide.network import Link, Network
 
@@ -64,7 +65,9 @@ class Mover:
         lines: Callable[[], Iterable[Link]],
         *,
         now: Callable[[], Milliseconds],
-        http: Callable[[], httpx2.AsyncClient] = lambda: httpx2.AsyncClient(timeout=15.0, trust_env=False),
+        http: Callable[[], httpx2.AsyncClient] = lambda: httpx2.AsyncClient(
+            timeout=15.0, transport=Transport(), trust_env=False
+        ),
         token: str = "",
         kept: bytes | None = None,
         keep: Callable[[bytes], None] = lambda _: None,

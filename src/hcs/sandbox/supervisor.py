@@ -20,6 +20,7 @@ import httpx2
 import msgspec
 
 import hcs
+from hcs.kube.transport import Transport
 
 log = logging.getLogger(__name__)
 
@@ -202,7 +203,7 @@ async def _is_ready(program: Program, ready_file: Path) -> bool:
     if program.health is None:
         return program.executable != sys.executable or _facts(ready_file) is not None
     trust = ssl.create_default_context(cadata=program.health.authority.decode())
-    async with httpx2.AsyncClient(verify=trust, trust_env=False) as client:
+    async with httpx2.AsyncClient(transport=Transport(verify=trust), trust_env=False) as client:
         try:
             return (await client.get(program.health.url, timeout=2)).status_code == 200
         except httpx2.HTTPError:

@@ -27,6 +27,7 @@ from hcs.cpn.collect.connection import Site as SiteOf
 from hcs.cpn.collect.connection import connect_site
 from hcs.cpn.collect.figures import Bounds
 from hcs.cpn.views import PoolView
+from hcs.kube.transport import Transport
 from hcs.model import names
 from hcs.model.allocations import VERSION, Allocation, Grant, encode_allocation
 from hcs.store.clusters import ClusterConfig
@@ -283,7 +284,7 @@ class Gate(httpx2.AsyncBaseTransport):
 
     def __init__(self, authority: Path) -> None:
         context = ssl.create_default_context(cafile=str(authority))
-        self._inner = httpx2.AsyncHTTPTransport(verify=context, trust_env=False)
+        self._inner = Transport(verify=context)
         self._shut = asyncio.Event()
 
     def shut(self) -> None:

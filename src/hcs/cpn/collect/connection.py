@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import httpx2
 import msgspec
 import yaml
 from lightkube import AsyncClient, ConfigError, KubeConfig
 from lightkube.config.kubeconfig import SingleConfig
 
+from hcs.kube.connection import UNUSABLE, client_for, explain_kubeconfig
 from hcs.model.refusals import Refusal, RefusedError
 
 MAX_KUBECONFIG: Final = 1 << 20
@@ -100,14 +100,11 @@ def connect_site(site: Site, *, timeout: float = 10.0) -> AsyncClient:
         proxy = _checked(content, config)
         if site.server:
             config = config._replace(cluster=msgspec.structs.replace(config.cluster, server=site.server))
-        if config.user is None:
-            raise ConfigError(f"context {config.context_name!r} names no user")
-        return _client(config, timeout, proxy)
+        return client_for(config, timeout=timeout, proxy=proxy)
     except RefusedError:
         raise
-    except (ConfigError, OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
-        what = f"it lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
-        raise _refused(site, what) from error
+    except UNUSABLE as error:
+        raise _refused(site, explain_kubeconfig(error)) from error.with_traceback(None)
 
 
 def _configuration(site: Site) -> tuple[KubeConfig, dict[str, Any]]:
@@ -152,17 +149,11 @@ def _entry(content: Mapping[str, Any], kind: str, of: str, name: str | None) -> 
     return named[0] if named and isinstance(named[0], dict) else {}
 
 
-def _client(config: SingleConfig, timeout: float, proxy: str | None) -> AsyncClient:
-    return AsyncClient(
-        config=config, timeout=httpx2.Timeout(timeout), trust_env=False, proxy=proxy, field_manager="hcs"
-    )
-
-
 def _refused(site: Site, what: str) -> RefusedError:
     if site.kubeconfig_text:
         where = "the kubeconfig given for it"
     else:
         where = f"kubeconfig {site.kubeconfig}" if site.kubeconfig else "the kubeconfig of the usual places"
     return RefusedError(
-        Refusal("BadKubeconfig", f"cluster {site.name} cannot be connected to, {where} is not usable: {what[:300]}")
+        Refusal("BadKubeconfig", f"cluster {site.name} cannot be connected to, {where} is not usable: {what}")
     )

@@ -18,6 +18,7 @@ import httpx2
 import msgspec
 
 from hcs.cpn.collect.failures import explain_http, tidy
+from hcs.kube.transport import Transport
 from hcs.model.refusals import Refusal, RefusedError
 
 MAX_BYTES: Final = 32 << 20
@@ -27,6 +28,7 @@ LARGE: Final = 1 << 20
 MAX_TOKEN: Final = 64 << 10
 BEYOND: Final = float(1 << 62)
 """Larger values mean that an exporter could not read the field; DCGM's markers begin there."""
+CONNECTIONS: Final = httpx2.Limits(max_connections=8, max_keepalive_connections=4)
 
 _LAST_MOMENT: Final = 1e11
 """Seconds since 1970 beyond which nobody's clock stands."""
@@ -126,10 +128,8 @@ class Prometheus:
         self._matchers = matchers(address.labels)
         secure = self._url.scheme == "https"
         self._http = httpx2.AsyncClient(
-            verify=_trust(address) if secure else False,
             timeout=httpx2.Timeout(deadline),
-            limits=httpx2.Limits(max_connections=8, max_keepalive_connections=4),
-            transport=transport,
+            transport=transport or Transport(verify=_trust(address) if secure else False, limits=CONNECTIONS),
             trust_env=False,
         )
 

@@ -18,6 +18,7 @@ from typing import Any
 import httpx2
 import msgspec
 
+from hcs.kube.transport import Transport
 from hcs.sandbox.apiserver import expressions, patch
 from hcs.sandbox.apiserver.attempts import Attempt, NamespaceLookup, concerns, selected
 from hcs.sandbox.apiserver.status import ApiError, JsonObject, forbidden, internal
@@ -177,7 +178,9 @@ class Webhooks:
         if bundle not in self._clients:
             authorities = base64.b64decode(bundle).decode() if bundle else None
             context = ssl.create_default_context(cadata=authorities)
-            self._clients[bundle] = httpx2.AsyncClient(verify=context, timeout=None, trust_env=False)
+            self._clients[bundle] = httpx2.AsyncClient(
+                transport=Transport(verify=context), timeout=None, trust_env=False
+            )
         return self._clients[bundle]
 
 
