@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -122,6 +123,36 @@ def test_a_running_request_gets_its_answer_before_the_end(tmp_path: Path) -> Non
         await serving
 
     asyncio.run(story())
+
+
+def test_a_stream_that_never_ends_is_told_that_its_client_has_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = []
+
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"one", "more_body": True})
+        await receive()  # the request itself
+        seen.append((await receive())["type"])
+
+    async def story() -> None:
+        serving = asyncio.create_task(serve(endless, Endpoint(), ready=tmp_path / "ready"))
+        facts = await served(tmp_path / "ready")
+        async with (
+            httpx2.AsyncClient(verify=NO_TLS, trust_env=False) as client,
+            client.stream("GET", facts["url"]) as answer,
+        ):
+            pieces = answer.aiter_bytes()
+            assert await anext(pieces) == b"one"
+            os.kill(os.getpid(), signal.SIGTERM)
+            with pytest.raises(httpx2.HTTPError):
+                await anext(pieces)
+            await serving
+
+    asyncio.run(story())
+    assert seen == ["http.disconnect"]
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 def test_a_taken_port_is_an_error_at_once() -> None:

@@ -25,7 +25,7 @@ from hcs.process.reloading import keep_current
 
 Task = Callable[[], Awaitable[None]]
 GRACE_SECONDS: Final = 1
-"""How long running requests may take once the program was asked to end."""
+"""How long running requests may take once the program was asked to end; those that answer nothing, twice as long."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -107,12 +107,22 @@ class _Server(uvicorn.Server):
         self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let running requests finish; drop idle connections at once, whose TLS peers may never say goodbye."""
+        """Let running requests finish; drop idle connections at once, whose TLS peers may never say goodbye.
+
+        An answer that goes on for as long as its client listens, such as a stream of events, ends as if the client had
+        gone: its application may tidy up, and nothing is reported as an error.
+        """
         self._drop(lambda cycle: cycle is None or cycle.response_complete)
         await asyncio.sleep(0)
+        ending = asyncio.create_task(self._end_streams())
         await super().shutdown(sockets)
+        ending.cancel()
         self._drop(lambda cycle: True)
-        await asyncio.sleep(0)
+        await asyncio.gather(ending, return_exceptions=True)
+
+    async def _end_streams(self) -> None:
+        await asyncio.sleep(GRACE_SECONDS)
+        self._drop(lambda cycle: cycle.response_started)
 
     def _drop(self, unwanted: Callable[[Any], bool]) -> None:
         for connection in list(self.server_state.connections):
@@ -148,7 +158,7 @@ async def serve(app: Any, endpoint: Endpoint, *, tasks: Sequence[Task] = (), rea
             ssl_keyfile=endpoint.key or None,
             ssl_ca_certs=endpoint.client_authority or None,
             ssl_cert_reqs=ssl.CERT_REQUIRED if endpoint.client_authority else ssl.CERT_NONE,
-            timeout_graceful_shutdown=GRACE_SECONDS,
+            timeout_graceful_shutdown=2 * GRACE_SECONDS,
         )
         config.load()
         server = _Server(config, lambda: write_ready(ready, {"url": endpoint.url(listener)}))
