@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 from collections.abc import Callable, Coroutine
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,29 @@ def test_a_job_is_placed_runs_and_succeeds(tmp_path: Path) -> None:
         await w.until(lambda: w.state(entry.id) == "Succeeded")
         assert states(w, entry.id) == ["Queued", "Placing", "Created", "Running", "Succeeded"]
         assert w.done == {entry.id: 1}
+
+    play(tmp_path, story)
+
+
+def test_many_submissions_in_a_row_are_decided_together_where_deciding_takes_long(tmp_path: Path) -> None:
+    async def story(w: World) -> None:
+        w.add("east", Pool("slow", 1))
+        began: list[float] = []
+
+        async def slowly(work: Callable[[], Any]) -> Any:
+            began.append(w.loop.time())
+            await asyncio.sleep(0.3)
+            return work()
+
+        w.submit(1000)
+        w.start(offload=slowly)
+        await w.until(lambda: began)
+        for _ in range(100):
+            w.submit(1000)
+            await asyncio.sleep(0.05)
+        rounds = [later - earlier for earlier, later in pairwise(began)]
+        assert max(rounds) <= 1, "an end is followed by a decision within a second"
+        assert len(began) * 0.3 <= 0.6 * (w.loop.time() - began[0]) + 0.3, "the other half is for everything else"
 
     play(tmp_path, story)
 

@@ -394,3 +394,24 @@ def test_a_cluster_that_swallows_requests_does_not_keep_the_others_waiting(tmp_p
 
     dispatching = Dispatching(progress_seconds=5)
     play(tmp_path, story, settings=msgspec.structs.replace(QUICK, sharing=False, dispatching=dispatching))
+
+
+@pytest.mark.parametrize("seconds", [600, 20_000], ids=["over by then", "running still"])
+def test_a_job_that_began_unseen_is_not_taken_back_when_its_cluster_answers_again(tmp_path: Path, seconds: int) -> None:
+    """Its cluster fell silent while its pod was pending, for longer than a pod may be; what is known of it is old."""
+
+    async def story(w: World) -> None:
+        east = w.add("east", Pool("slow", 1))
+        w.start_delay = 60.0
+        entry = w.submit(seconds)
+        w.start()
+        await w.until(lambda: w.state(entry.id) == "Running")
+        await asyncio.sleep(5)
+        east.cut()
+        await asyncio.sleep(2000)
+        east.cut_off = False
+        await w.until(lambda: w.state(entry.id) == "Succeeded", seconds=100_000, step=5)
+        assert w.done == {entry.id: 1}
+        assert reasons(w, entry.id) == ["Submitted", "Placed", "JobCreated", "JobReleased", "Completed"]
+
+    play(tmp_path, story, settings=QUICK)

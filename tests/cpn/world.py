@@ -328,9 +328,8 @@ class World:
             learner=learner,
             messages=load_messages(),
             now=self.now,
-            offload=at_once,
             settings=self.settings,
-            **changes,
+            **{"offload": at_once, **changes},
         )
         self._task = asyncio.create_task(self.controller.run())
         return self.controller

@@ -97,6 +97,26 @@ class ClusterJobs:
             raise _unanswered(error) from error
         return True
 
+    async def suspend(self, job: resources.Job) -> None:
+        """Take a Job's pods away, unless anything about it has changed since it was read; then nothing happens.
+
+        Raises:
+            UnansweredError: try again.
+            RejectedError: the cluster refuses it.
+        """
+        metadata = job.metadata
+        read = {"uid": metadata.uid, "resourceVersion": metadata.resourceVersion}
+        body = {"metadata": read, "spec": {"suspend": True}}
+        try:
+            await self._client.patch(
+                resources.Job, metadata.name, body, namespace=metadata.namespace, patch_type=PatchType.MERGE
+            )
+        except ApiError as error:
+            if error.status.code not in (404, 409):
+                raise _meaning(error) from error
+        except NO_ANSWER as error:
+            raise _unanswered(error) from error
+
     async def delete(self, name: str, namespace: str) -> None:
         """Ask for the end of a Job and its pods; the Job stays visible until its pods are gone.
 
@@ -128,6 +148,22 @@ class ClusterJobs:
         except NO_ANSWER as error:
             raise _unanswered(error) from error
         return found
+
+    async def pods(self, uid: str, namespace: str, entry: str) -> list[resources.Pod]:
+        """The pods of a Job as the cluster holds them now, finished ones too.
+
+        Raises:
+            UnansweredError: the cluster did not say.
+            RejectedError: we may not look.
+        """
+        labels: dict[str, Any] = {LABEL_QUEUE: self._queue, LABEL_ENTRY: entry}
+        try:
+            found = [pod async for pod in self._client.list(resources.Pod, namespace=namespace, labels=labels)]
+        except ApiError as error:
+            raise _meaning(error) from error
+        except NO_ANSWER as error:
+            raise _unanswered(error) from error
+        return [pod for pod in found if (owner := pod.controller) is not None and owner.uid == uid]
 
     async def log(self, pod: str, namespace: str, container: str | None, lines: int, most: int) -> str:
         """The end of a container's log: so many lines, cut to so many bytes; empty where it cannot be had."""

@@ -48,6 +48,9 @@ log = logging.getLogger(__name__)
 
 MEMORY: Final = "plan"
 """Under this name the store keeps promises, guide and patience."""
+_GATHERED: Final = 0.4
+"""Seconds that changes are gathered at most: what a decision takes is gathered before the next, so that many changes in
+a row leave time for other work, and the decision after an end still begins within a second."""
 _AFTER_TROUBLE: Final = 1.0
 """Seconds until a decision is tried again that could not be made."""
 
@@ -56,9 +59,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Times in seconds.
 
     ``cpu_threshold``: busy share of a cluster's CPUs above which nothing is started there, and to which a guest may
-    bring that of a card. ``sharing``: jobs whose
-    memory is known may share a card. ``closed``: no more jobs are expected, so the last end counts.
-    ``gather``: how long changes are gathered before a decision. ``at_least``: a decision is made so often anyway.
+    bring that of a card. ``sharing``: jobs whose memory is known may share a card. ``closed``: no more jobs are
+    expected, so the last end counts. ``gather``: how long changes are gathered before a decision, at least.
+    ``at_least``: a decision is made so often anyway.
     ``lag``: how much later than it happens an end may be seen; cards are booked for that long past it.
     ``first_look``: for how long a start waits until all clusters have shown what runs there.
     """
@@ -234,15 +237,17 @@ class Controller:
         await self._broom.sweep(self._stations)
 
     async def _decide_often(self) -> None:
+        clock, took = asyncio.get_running_loop().time, 0.0
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._until_next()):  # wait_for of Python 3.11 may swallow a cancellation
                     await self._wake.wait()
-            await asyncio.sleep(self.settings.gather)
+            await asyncio.sleep(max(self.settings.gather, min(took, _GATHERED)))
             self._wake.clear()
+            began = clock()
             try:
                 await self._act()
-                self._trouble = None
+                took, self._trouble = clock() - began, None
                 continue
             except StoreError as error:
                 log.warning("decision not written down, trying again: %s", error)

@@ -25,6 +25,7 @@ from hcs.cpn.jobmanifest import job_manifest
 from hcs.cpn.peaks import Peaks
 from hcs.cpn.refusing import Refusals
 from hcs.cpn.reports import read_log, read_pods
+from hcs.cpn.takingback import take_back
 from hcs.cpn.watching import Station
 from hcs.kube import resources
 from hcs.store.errors import StaleEntryError
@@ -222,8 +223,12 @@ class Dispatcher:
         if not there:
             self._again(entry, "JobVanished", f"somebody deleted Job {placement.job} on {station.name} before it ran")
             return None
-        begun = msgspec.structs.replace(placement, started=self._now())
-        self._move(entry, "Running", "JobReleased", f"runs on {placement.kind} of {station.name}", placement=begun)
+        return self._released(entry, station)
+
+    def _released(self, entry: Entry, station: Station) -> float:
+        assert entry.placement is not None
+        begun = msgspec.structs.replace(entry.placement, started=self._now())
+        self._move(entry, "Running", "JobReleased", f"runs on {begun.kind} of {station.name}", placement=begun)
         return 0.0
 
     def _hold_back(self, entry: Entry, station: Station, error: UnansweredError | RejectedError) -> float:
@@ -236,14 +241,12 @@ class Dispatcher:
         return 0.0
 
     async def _withdraw(self, entry: Entry, station: Station) -> float | None:
-        placement, namespace = entry.placement, entry.submission.namespace
-        assert placement is not None
-        job = await station.actions.get(placement.job, namespace)
-        if job is not None and job.metadata.uid == placement.uid:
-            if job.metadata.deletionTimestamp is None:
-                await station.actions.delete(placement.job, namespace)
-            return 1.0
-        if any(not pod.finished for pod in station.pods_of(placement.uid)):
+        """Of a Job that could not be released."""
+        found = await take_back(entry, station)
+        if found.standing in ("Began", "Over"):
+            del self._withdrawn[entry.id]
+            return self._released(entry, station)  # by an earlier request
+        if found.standing != "Gone":
             return 1.0
         self._refusals.add(entry.id, station.name, self._now())
         self._again(entry, *self._withdrawn.pop(entry.id), counts=False)
@@ -258,12 +261,22 @@ class Dispatcher:
                 f"cluster {station.name} has not been read yet; the job is kept",
             )
             return 5.0
-        job = station.job(placement, namespace)
-        if job is None or (placement.uid and job.metadata.uid != placement.uid):
+        job, pods = station.job(placement, namespace), station.pods_of(placement.uid)
+        if entry.id in self._withdrawn:
+            found = await take_back(entry, station)
+            job, pods = found.job, found.pods
+            if found.standing == "Waits":
+                return 1.0
+            if found.standing == "Began":
+                del self._withdrawn[entry.id]
+                self._idling.runs(placement.uid)
+                return 1.0
+        elif job is None or (placement.uid and job.metadata.uid != placement.uid):
             job = await station.actions.get(placement.job, namespace)
-        pods = station.pods_of(placement.uid)
+            if job is None or (placement.uid and job.metadata.uid != placement.uid):
+                job, pods = None, await station.actions.pods(placement.uid, namespace, entry.id)
         living = [pod for pod in pods if not pod.finished]
-        if job is None or (placement.uid and job.metadata.uid != placement.uid):
+        if job is None:
             if living:
                 self.notes[entry.id] = (
                     "PodsLinger",
@@ -281,9 +294,6 @@ class Dispatcher:
                 return 1.0
             await self._conclude(entry, station, job, pods)
             return None
-        if entry.id in self._withdrawn:
-            await station.actions.delete(placement.job, namespace)
-            return 1.0
         return await self._accompany(entry, station, job, pods)
 
     async def _accompany(
