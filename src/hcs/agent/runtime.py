@@ -181,7 +181,7 @@ class RuntimeLink:
         elif event == REMOVE:
             self._answered.pop(container.id, None)
             gone = self._containers.pop(container.id, None)
-            if gone is not None and gone not in self._containers.values():
+            if gone is not None:
                 self._delivery.remove(*gone)
 
     def _note(self, id: str, who: tuple[str, str]) -> None:

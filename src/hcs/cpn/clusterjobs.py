@@ -20,6 +20,16 @@ AGAIN: Final = frozenset((408, 425, 429, 500, 502, 503, 504))
 """Answers that say nothing about the request itself."""
 
 
+_CONTROLLER: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
+"""Labels by which the Job controller marks its pods, of now and of before Kubernetes 1.27."""
+
+
+def belongs(pod: resources.Pod, uid: str) -> bool:
+    """Whether a pod is a Job's; one that was orphaned has no owner any more and keeps its label."""
+    owner, labels = pod.controller, pod.metadata.labels or {}
+    return (owner is not None and owner.uid == uid) or any(labels.get(label) == uid for label in _CONTROLLER)
+
+
 class UnansweredError(Exception):
     """No answer, or one that says to come again: whether it was carried out is not known."""
 
@@ -163,7 +173,7 @@ class ClusterJobs:
             raise _meaning(error) from error
         except NO_ANSWER as error:
             raise _unanswered(error) from error
-        return [pod for pod in found if (owner := pod.controller) is not None and owner.uid == uid]
+        return [pod for pod in found if belongs(pod, uid)]
 
     async def log(self, pod: str, namespace: str, container: str | None, lines: int, most: int) -> str:
         """The end of a container's log: so many lines, cut to so many bytes; empty where it cannot be had."""

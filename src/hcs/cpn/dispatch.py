@@ -242,7 +242,7 @@ class Dispatcher:
 
     async def _withdraw(self, entry: Entry, station: Station) -> float | None:
         """Of a Job that could not be released."""
-        found = await take_back(entry, station)
+        found = await take_back(entry, station.actions)
         if found.standing in ("Began", "Over"):
             del self._withdrawn[entry.id]
             return self._released(entry, station)  # by an earlier request
@@ -263,7 +263,7 @@ class Dispatcher:
             return 5.0
         job, pods = station.job(placement, namespace), station.pods_of(placement.uid)
         if entry.id in self._withdrawn:
-            found = await take_back(entry, station)
+            found = await take_back(entry, station.actions)
             job, pods = found.job, found.pods
             if found.standing == "Waits":
                 return 1.0

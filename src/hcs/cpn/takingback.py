@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from hcs.cpn.clusterjobs import ClusterJobs
 from hcs.cpn.endings import over
-from hcs.cpn.watching import Station
 from hcs.kube import resources
 from hcs.wide.entries import Entry
 
@@ -27,7 +27,7 @@ class Found(msgspec.Struct, frozen=True):
     pods: list[resources.Pod]
 
 
-async def take_back(entry: Entry, station: Station) -> Found:
+async def take_back(entry: Entry, actions: ClusterJobs) -> Found:
     """One step towards the end of an entry's Job.
 
     Raises:
@@ -36,8 +36,8 @@ async def take_back(entry: Entry, station: Station) -> Found:
     """
     placement, namespace = entry.placement, entry.submission.namespace
     assert placement is not None
-    job = await station.actions.get(placement.job, namespace)
-    pods = await station.actions.pods(placement.uid, namespace, entry.id)
+    job = await actions.get(placement.job, namespace)
+    pods = await actions.pods(placement.uid, namespace, entry.id)
     if job is None or job.metadata.uid != placement.uid:
         return Found("Lingers" if any(not pod.finished for pod in pods) else "Gone", None, pods)
     if over(job) is not None:
@@ -46,7 +46,7 @@ async def take_back(entry: Entry, station: Station) -> Found:
         if not job.spec.get("suspend"):
             if any(pod.status.phase not in ("", "Pending") for pod in pods):
                 return Found("Began", job, pods)
-            await station.actions.suspend(job)
+            await actions.suspend(job)
         elif all(pod.status.phase == "Failed" for pod in pods):
-            await station.actions.delete(placement.job, namespace)
+            await actions.delete(placement.job, namespace)
     return Found("Waits", job, pods)

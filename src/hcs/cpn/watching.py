@@ -7,7 +7,7 @@ it belongs to at once; nothing here decides anything.
 import asyncio
 from collections.abc import Callable, Sequence
 
-from hcs.cpn.clusterjobs import ClusterJobs
+from hcs.cpn.clusterjobs import ClusterJobs, belongs
 from hcs.cpn.collect.cards import CardReading
 from hcs.cpn.jobmanifest import Overlay
 from hcs.cpn.views import Cluster
@@ -80,4 +80,4 @@ class Station:
 
     def pods_of(self, uid: str) -> list[resources.Pod]:
         """Pods of a Job that are still there, finished ones too."""
-        return [pod for pod in self.pods.values() if (owner := pod.controller) is not None and owner.uid == uid]
+        return [pod for pod in self.pods.values() if belongs(pod, uid)]
