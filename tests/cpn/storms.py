@@ -4,10 +4,10 @@ It is killed between any two of its steps and started again on its file; calls a
 proxy, or carried out and never answered; watches end in the middle of a line; clusters go out of reach, some so that
 requests to them take as long as a client waits, and come back, are removed and added again, or are called gone rightly,
 with all that ran there, and come back empty; their API takes nothing for a while; cards vanish from a view or appear
-taken; clocks jump; jobs fail, run out of memory, are deleted or suspended by somebody, lose their pod to a drain, or
-are cancelled by their owners. In the end every entry has ended once, what succeeded was done exactly once, no two Jobs
-of one entry ever lived at once, nothing of ours is left on the clusters, and no promise was broken that nothing
-excuses.
+taken; clocks jump; jobs fail, run out of memory, are deleted or suspended by somebody, lose their pod to a drain, begin
+late, or are cancelled by their owners. In the end every entry has ended once, what succeeded was done exactly once, no
+two Jobs of one entry ever lived at once, nothing of ours is left on the clusters, and no promise was broken that
+nothing excuses.
 """
 
 import asyncio
@@ -181,6 +181,11 @@ class Storm:
             await place.request("DELETE", f"/api/v1/namespaces/default/pods/{name}", {"gracePeriodSeconds": 0})
             self.tell(f"{place.name}/{name} is evicted")
 
+    async def _slow(self) -> None:
+        """Pods wait for a node or an image before they begin, some longer than their Job may."""
+        self.world.start_delay = self.rng.choice((0.5, 0.5, 20.0, 60.0, 400.0))
+        self.tell(f"pods begin after {self.world.start_delay:g} s")
+
     async def _take(self) -> None:
         """Others take cards, or give them back; a view is wrong about it for a while."""
         place = self._place()
@@ -204,10 +209,10 @@ class Storm:
             return
         job = self.rng.choice(jobs)
         self.deleted[(job.metadata.labels or {})[LABEL_ENTRY]] += 1
-        policy = self.rng.choice(("Background", "Foreground"))
+        policy = self.rng.choice(("Background", "Foreground", "Orphan"))
         path = f"/apis/batch/v1/namespaces/default/jobs/{job.metadata.name}"
         await place.request("DELETE", path, {"propagationPolicy": policy})
-        self.tell(f"somebody deletes {place.name}/{job.metadata.name}")
+        self.tell(f"somebody deletes {place.name}/{job.metadata.name} ({policy})")
 
     def _place(self) -> Place:
         return self.world.places[self.rng.choice(sorted(self.world.places))]
@@ -221,6 +226,7 @@ class Storm:
         w = self.world
         self.raging = False
         self.tell("calm")
+        w.start_delay = 0.5
         w.places.update(self.away)
         for place in w.places.values():
             place.cut_off, place.taken = False, {}
@@ -279,7 +285,7 @@ class _Run(msgspec.Struct):
 
 HAPPENINGS = (
     "nothing", "nothing", "kill", "kill", "cut", "drop", "take", "cancel", "delete",
-    "jam", "clock", "remove", "burn", "suspend", "drain",
+    "jam", "clock", "remove", "burn", "suspend", "drain", "slow",
 )  # fmt: skip
 
 

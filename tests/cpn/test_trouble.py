@@ -9,12 +9,13 @@ import httpx2
 import msgspec
 import pytest
 from tests.cpn.test_controlling import JOBS, QUICK, play, reasons, states
-from tests.cpn.world import GIB, Place, Pool, World
+from tests.cpn.world import GIB, Place, Pool, World, job_file
 
 from hcs.cpn.dispatch import Settings as Dispatching
 from hcs.cpn.learning import MODEL
 from hcs.cpn.views import ClusterView, Reading
 from hcs.store.clusters import ClusterConfig
+from hcs.wide.entries import LABEL_ENTRY, LABEL_QUEUE
 from hcs.wide.planner import Planner
 from hcs.wide.snapshot import Plan, Snapshot
 
@@ -412,6 +413,30 @@ def test_a_job_that_began_unseen_is_not_taken_back_when_its_cluster_answers_agai
         east.cut_off = False
         await w.until(lambda: w.state(entry.id) == "Succeeded", seconds=100_000, step=5)
         assert w.done == {entry.id: 1}
+        assert reasons(w, entry.id) == ["Submitted", "Placed", "JobCreated", "JobReleased", "Completed"]
+
+    play(tmp_path, story, settings=QUICK)
+
+
+@pytest.mark.parametrize("error", [3600.0, -3600.0])
+def test_a_clock_that_is_set_takes_no_job_back_and_leaves_none_behind(tmp_path: Path, error: float) -> None:
+    async def story(w: World) -> None:
+        east = w.add("east", Pool("slow", 2))
+        w.start_delay = 100.0
+        entry = w.submit(600)
+        w.start()
+        await w.until(lambda: w.state(entry.id) == "Running")
+        labels = {LABEL_QUEUE: w.store.queue_id}
+        for name, of in (("cpn-known-0", entry.id), ("cpn-unknown-0", "e-unknown")):
+            left = job_file(name, 10)
+            left["metadata"]["labels"] = {**labels, LABEL_ENTRY: of}
+            left["spec"]["suspend"] = True
+            assert (await east.request("POST", JOBS, left)).status_code == 201
+        await asyncio.sleep(10)
+        w.clock_error = error
+        await asyncio.sleep(60)
+        assert {job.metadata.name for job in east.jobs()} == {f"cpn-{entry.id}-0", "cpn-unknown-0"}
+        await w.until(lambda: w.state(entry.id) == "Succeeded")
         assert reasons(w, entry.id) == ["Submitted", "Placed", "JobCreated", "JobReleased", "Completed"]
 
     play(tmp_path, story, settings=QUICK)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from hcs.cpn.clusterjobs import RejectedError, UnansweredError
+from hcs.cpn.elapsed import elapsed
 from hcs.cpn.endings import over
 from hcs.cpn.orphans import Graces, first_seen, judge
 from hcs.cpn.watching import Station
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Broom:
-    """Sweeps all clusters; remembers since when it saw what nobody claims."""
+    """Sweeps all clusters; remembers since when it saw what nobody claims, by time that no clock changes."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class Broom:
             if not station.synced:
                 continue
             found = {job.metadata.uid: job for job in station.jobs.values()}
-            now = self._now()
+            now = elapsed()
             doubtful = {
                 uid
                 for uid, job in found.items()
@@ -61,7 +62,7 @@ class Broom:
 
     async def _judge(self, station: Station, seen: resources.Job, since: Milliseconds) -> None:
         namespace = seen.metadata.namespace or "default"
-        first = judge(seen, station.name, self._entry(seen), since, self._now(), self._graces)
+        first = judge(seen, station.name, self._entry(seen), since, elapsed(), self._graces)
         if first.action == "keep":
             if first.reason == "UnknownEntry":
                 log.warning("a Job nobody claims: %s; it is removed when that stays so", first.message)
@@ -70,7 +71,7 @@ class Broom:
         if job is None or job.metadata.uid != seen.metadata.uid or not self._may_act():
             return
         entry = self._entry(job)
-        verdict = judge(job, station.name, entry, since, self._now(), self._graces)
+        verdict = judge(job, station.name, entry, since, elapsed(), self._graces)
         if verdict.action == "delete":
             log.info("deleting a Job: reason=%s %s", verdict.reason, verdict.message)
             await station.actions.delete(job.metadata.name, namespace)

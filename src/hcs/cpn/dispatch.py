@@ -19,6 +19,7 @@ import msgspec
 
 from hcs.cpn.attempts import Finished, floors, outcome_of, peak_of, told_seconds
 from hcs.cpn.clusterjobs import ForeignError, RejectedError, UnansweredError
+from hcs.cpn.elapsed import elapsed
 from hcs.cpn.endings import Messages, ending, failed_container, over, why_pending
 from hcs.cpn.idling import Idling
 from hcs.cpn.jobmanifest import job_manifest
@@ -310,7 +311,7 @@ class Dispatcher:
             self._idling.runs(placement.uid)
             self.notes.pop(entry.id, None)
         elif not pods or all(pod.status.phase in ("", "Pending") for pod in pods):
-            waited = self._idling.waits(placement, pods, self._now()) / 1000
+            waited = self._idling.waits(placement, pods, self._now(), elapsed()) / 1000
             begin, limit = f"{station.name} did not start it", f"within {settings.pending_limit:g} s; planned anew"
             reason = "NeverStarted"
             self.notes[entry.id] = "PodPending", why_pending(pods) or f"{station.name} has not started its pods yet"

@@ -20,6 +20,7 @@ class Idling:
         self._begun = begun
         self._ran: set[str] = set()
         self._since: dict[str, Milliseconds] = {}
+        """By the time that no clock changes."""
 
     def runs(self, uid: str) -> None:
         """A pod of it runs now."""
@@ -30,16 +31,22 @@ class Idling:
         """Whether a pod of it was ever seen to run."""
         return uid in self._ran
 
-    def waits(self, placement: Placement, pods: Sequence[Pod], now: Milliseconds) -> Milliseconds:
-        """None of its pods runs now, and these are there: for how long that is so, in milliseconds."""
+    def waits(
+        self, placement: Placement, pods: Sequence[Pod], now: Milliseconds, elapsed: Milliseconds
+    ) -> Milliseconds:
+        """None of its pods runs now, and these are there: for how long that is so, in milliseconds.
+
+        ``elapsed`` is time that no change of the clock alters: what this process saw of a wait is measured by that.
+        """
         uid = placement.uid
         if uid not in self._since:
             made = [moment(pod.metadata.creationTimestamp) for pod in pods if pod.metadata.creationTimestamp]
             # Without pods nobody can say how it was before this process began.
             known = round(min(made) * 1000) if made else self._begun
             started = placement.started or now
-            self._since[uid] = now if self.ran(uid) else max(started, min(known, now))
-        return now - self._since[uid]
+            waited = 0 if self.ran(uid) else now - max(started, min(known, now))
+            self._since[uid] = elapsed - max(0, waited)
+        return elapsed - self._since[uid]
 
     def forget(self, uid: str) -> None:
         """It is over."""
