@@ -14,6 +14,7 @@ from tests.cpn.world import GIB, Place, Pool, World, job_file
 from hcs.cpn.dispatch import Settings as Dispatching
 from hcs.cpn.learning import MODEL
 from hcs.cpn.views import ClusterView, Reading
+from hcs.predict.jobs import Run
 from hcs.store.clusters import ClusterConfig
 from hcs.wide.entries import LABEL_ENTRY, LABEL_QUEUE
 from hcs.wide.planner import Planner
@@ -440,3 +441,18 @@ def test_a_clock_that_is_set_takes_no_job_back_and_leaves_none_behind(tmp_path: 
         assert reasons(w, entry.id) == ["Submitted", "Placed", "JobCreated", "JobReleased", "Completed"]
 
     play(tmp_path, story, settings=QUICK)
+
+
+def test_jobs_that_ended_long_ago_are_not_kept_where_that_is_said(tmp_path: Path) -> None:
+    async def story(w: World) -> None:
+        w.add("east", Pool("slow", 2))
+        short, long = w.submit(10), w.submit(20_000)
+        w.start()
+        await w.until(lambda: w.store.get(short.id) is None, seconds=3 * 86_400, step=60)
+        assert w.loop.time() >= 86_400
+        await w.until(lambda: w.store.get(long.id) is None, seconds=3 * 86_400, step=60)
+        assert w.loop.time() >= 20_000 + 86_400
+        assert len(list(w.store.runs(Run))) == 2
+        assert w.done == {short.id: 1, long.id: 1}
+
+    play(tmp_path, story, settings=msgspec.structs.replace(QUICK, keep_ended_days=1, sweep=600))

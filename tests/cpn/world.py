@@ -202,6 +202,8 @@ class Place:
         ending = self.world.endings.get(entry, [])
         ended = ending.pop(0) if ending else {"exitCode": 0}
         await asyncio.sleep(self.world.pace.seconds(float(told["seconds"]), kind) * ended.get("part", 1))
+        if (await self.request("GET", path, {})).json().get("metadata", metadata).get("deletionTimestamp"):
+            return  # it was killed in its last moment
         log = self.server.cluster.pod_logs / f"default_{metadata['name']}_{metadata['uid']}" / "main.log"  # type: ignore[operator]
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(ended.get("log", told.get("log", "")))

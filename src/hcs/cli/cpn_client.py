@@ -36,6 +36,7 @@ _HINTS: Final = {
     "UnknownCluster": "hcs cpn clusters",
     "AmbiguousJob": "more letters of the id",
     "KeyReused": "another --key, or none",
+    "KeySpent": "another --key, or none",
     "AlreadyEnded": "hcs cpn queue",
     "NoLog": "hcs cpn job ID shows how far it is",
 }

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -51,6 +51,7 @@ MEMORY: Final = "plan"
 _GATHERED: Final = 0.4
 """Seconds that changes are gathered at most: what a decision takes is gathered before the next, so that many changes in
 a row leave time for other work, and the decision after an end still begins within a second."""
+_DAY: Final[Milliseconds] = 86_400_000
 _AFTER_TROUBLE: Final = 1.0
 """Seconds until a decision is tried again that could not be made."""
 
@@ -61,7 +62,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``cpu_threshold``: busy share of a cluster's CPUs above which nothing is started there, and to which a guest may
     bring that of a card. ``sharing``: jobs whose memory is known may share a card. ``closed``: no more jobs are
     expected, so the last end counts. ``gather``: how long changes are gathered before a decision, at least.
-    ``at_least``: a decision is made so often anyway.
+    ``at_least``: a decision is made so often anyway. ``keep_ended_days``: how long jobs stay in the queue after their
+    end, in days; 0: for ever.
     ``lag``: how much later than it happens an end may be seen; cards are booked for that long past it.
     ``first_look``: for how long a start waits until all clusters have shown what runs there.
     """
@@ -74,6 +76,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first_look: float = 15.0
     at_least: float = 30.0
     sweep: float = 15.0
+    keep_ended_days: Annotated[float, msgspec.Meta(ge=0)] = 0
     dispatching: Dispatching = Dispatching()
     graces: Graces = Graces()
     prefetch: Prefetching = Prefetching()
@@ -366,8 +369,14 @@ class Controller:
                 if self._may_act():
                     await self._broom.sweep(self._stations)
                 self._watch_over()
+                self._forget_old()
             except Exception:
                 log.exception("what nobody claims could not be looked after, trying again")
+
+    def _forget_old(self) -> None:
+        keep = self.settings.keep_ended_days
+        if keep and (gone := self.store.forget(self.now() - round(keep * _DAY))):
+            log.info("jobs that ended long ago are not kept any more: jobs=%d days=%g", gone, keep)
 
     def _watch_over(self) -> None:
         """Tell of entries that have not moved for longer than a step may take."""

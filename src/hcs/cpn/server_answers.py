@@ -14,7 +14,9 @@ _STATUS: Final = {
     **dict.fromkeys(("BrokenYaml", "NotText", "BadValue", "YamlAlias", "TooDeep", "SeveralDocuments"), 400),
     **dict.fromkeys(("BadQuery", "BadKey", "MalformedCluster"), 400),
     **dict.fromkeys(("UnknownJob", "UnknownCluster", "NoLog"), 404),
-    **dict.fromkeys(("KeyReused", "AmbiguousJob", "AlreadyEnded", "StaleEntry", "ForbiddenTransition"), 409),
+    **dict.fromkeys(
+        ("KeyReused", "KeySpent", "AmbiguousJob", "AlreadyEnded", "StaleEntry", "ForbiddenTransition"), 409
+    ),
     "ClusterAnswers": 409,
     "TooLarge": 413,
     **dict.fromkeys(("QueueNotWritable", "QueueDamaged", "QueueClosed", "NoFreshId"), 503),

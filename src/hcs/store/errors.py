@@ -40,6 +40,10 @@ class KeyReusedError(StoreError):
         self.entry = entry
 
 
+class KeySpentError(StoreError):
+    """A client key whose job ended so long ago that the queue does not keep it any more."""
+
+
 class StaleEntryError(StoreError):
     """The change was made from an older version.
 

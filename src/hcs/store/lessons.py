@@ -33,7 +33,7 @@ class Lessons:
         with self._database.together():
             self._require(id)
             added = self._database.run(
-                "INSERT INTO run (entry, attempt, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                "INSERT INTO lesson (entry, attempt, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
                 (id, attempt, seal(msgspec.msgpack.encode(run))),
             )
             return added.rowcount > 0
@@ -43,7 +43,7 @@ class Lessons:
         decoder = msgspec.msgpack.Decoder(kind)
         last = 0
         while rows := self._database.rows(
-            "SELECT number, body FROM run WHERE number > ? ORDER BY number LIMIT 1000", (last,)
+            "SELECT number, body FROM lesson WHERE number > ? ORDER BY number LIMIT 1000", (last,)
         ):
             for number, body in rows:
                 last = number

@@ -18,6 +18,7 @@ from hcs.store.database import Change, Database
 from hcs.store.errors import (
     ForbiddenTransitionError,
     KeyReusedError,
+    KeySpentError,
     StaleEntryError,
     StoreError,
 )
@@ -102,6 +103,7 @@ class QueueStore(Lessons, Objects):
 
         Raises:
             KeyReusedError: the key was given with another manifest.
+            KeySpentError: the key's job is not kept any more.
             NotWritableError: it could not be written down, so it was not taken in.
         """
         raw = msgspec.json.encode(manifest, order="deterministic")
@@ -137,6 +139,7 @@ class QueueStore(Lessons, Objects):
 
         Raises:
             KeyReusedError: the key was given with another manifest.
+            KeySpentError: its job is not kept any more.
         """
         raw = msgspec.json.encode(manifest, order="deterministic")
         return self._keyed(key, hashlib.sha256(raw).hexdigest())
@@ -257,11 +260,48 @@ class QueueStore(Lessons, Objects):
         rows = self._read("SELECT body FROM transition WHERE entry = ? ORDER BY number", (id,))
         return [_TRANSITION.decode(self._database.unsealed(row[0])) for row in rows]
 
+    def forget(self, before: Milliseconds, *, most: int = 200) -> int:
+        """Let go of entries that ended before a moment, of those submitted first; returns how many went.
+
+        Their history and logs go with them. What their runs taught stays, and so does the word that their keys were
+        used: none makes a second job.
+
+        Args:
+            before: milliseconds since 1970.
+            most: so many entries are looked at.
+
+        Raises:
+            NotWritableError: it could not be written down.
+        """
+        # By number: an index by state would sort all that ever ended.
+        rows = self._read(
+            f"SELECT manifest, body FROM entry NOT INDEXED WHERE state IN ({','.join('?' * len(ENDED))}) "
+            "ORDER BY number LIMIT ?",
+            (*sorted(ENDED), most),
+        )
+        old = [entry for row in rows if (entry := self._entry(*row)).ended is not None and entry.ended < before]
+        if not old:
+            return 0
+        with self.together():
+            for entry in old:
+                if entry.key is not None:
+                    self._run("INSERT INTO spent VALUES (?, ?)", (entry.key, entry.id))
+                for table in ("log", "transition"):
+                    self._run(f"DELETE FROM {table} WHERE entry = ?", (entry.id,))
+                self._run("DELETE FROM entry WHERE id = ?", (entry.id,))
+        return len(old)
+
     # Inside
 
     def _keyed(self, key: str, digest: str) -> Entry | None:
         rows = self._read("SELECT digest, manifest, body FROM entry WHERE key = ?", (key,))
         if not rows:
+            if spent := self._read("SELECT entry FROM spent WHERE key = ?", (key,)):
+                raise KeySpentError(
+                    "KeySpent",
+                    f"key {key[:80]!r} made job {spent[0][0]}, which ended so long ago that it is not kept any more; "
+                    "use a new key for a new job",
+                )
             return None
         known = self._entry(rows[0][1], rows[0][2])
         if rows[0][0] != digest:

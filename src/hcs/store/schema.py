@@ -58,6 +58,19 @@ MIGRATIONS: Final = (
     CREATE TABLE kept (name TEXT PRIMARY KEY, body BLOB NOT NULL);
     CREATE TABLE cluster (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
     """,
+    # What runs have taught, and which keys were used, outlives the entries.
+    """
+    CREATE TABLE lesson (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        entry TEXT NOT NULL,
+        attempt INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        UNIQUE (entry, attempt)
+    );
+    INSERT INTO lesson SELECT number, entry, attempt, body FROM run;
+    DROP TABLE run;
+    CREATE TABLE spent (key TEXT PRIMARY KEY, entry TEXT NOT NULL) WITHOUT ROWID;
+    """,
 )
 """One script a version; a script that was published is never changed, another follows it."""
 VERSION: Final = len(MIGRATIONS)

@@ -15,7 +15,8 @@ from hcs.store.errors import StoreDamagedError
 from hcs.store.sealing import unseal
 from hcs.wide.entries import Entry
 
-_NAMED: Final = {"transition": "number", "run": "number", "cluster": "name", "kept": "name"}
+_NAMED: Final = {"transition": "number", "run": "number", "lesson": "number", "cluster": "name", "kept": "name"}
+"""Tables of sealed records, of all versions, and what names a record."""
 _ENTRY: Final = msgspec.json.Decoder(Entry)
 
 
@@ -52,7 +53,8 @@ def check(connection: sqlite3.Connection, path: Path, application: int, scripts:
 
 
 def _check_records(connection: sqlite3.Connection, path: Path) -> None:
-    for table, name in _NAMED.items():
+    there = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    for table, name in ((table, name) for table, name in _NAMED.items() if table in there):
         for key, body in connection.execute(f"SELECT {name}, body FROM {table}"):
             try:
                 unseal(body)
