@@ -202,7 +202,8 @@ class Place:
         ending = self.world.endings.get(entry, [])
         ended = ending.pop(0) if ending else {"exitCode": 0}
         await asyncio.sleep(self.world.pace.seconds(float(told["seconds"]), kind) * ended.get("part", 1))
-        if (await self.request("GET", path, {})).json().get("metadata", metadata).get("deletionTimestamp"):
+        seen = (await self.request("GET", path, {})).json()["metadata"]
+        if seen.get("deletionTimestamp"):
             return  # it was killed in its last moment
         log = self.server.cluster.pod_logs / f"default_{metadata['name']}_{metadata['uid']}" / "main.log"  # type: ignore[operator]
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -217,7 +218,7 @@ class Place:
             "phase": "Succeeded" if ended["exitCode"] == 0 else "Failed",
             "containerStatuses": [{"name": "main", "state": {"terminated": terminated}}],
         }
-        if await self._status(metadata, status) and ended["exitCode"] == 0:
+        if await self._status(metadata, status, seen.get("resourceVersion")) and ended["exitCode"] == 0:
             self.world.done[entry] = self.world.done.get(entry, 0) + 1
 
     async def add_node(self, name: str, kind: str, images: Sequence[str] = (), **labels: str) -> None:
@@ -246,9 +247,10 @@ class Place:
             await self._report(node, [container["image"]])
         await self._status(metadata, {"phase": "Failed"})
 
-    async def _status(self, metadata: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-        """Whether the pod was still there."""
-        body = {"metadata": {"uid": metadata["uid"]}, "status": status}
+    async def _status(self, metadata: Mapping[str, Any], status: Mapping[str, Any], version: str | None = None) -> bool:
+        """Whether the pod was still there; where a version is given, as it was then."""
+        named = {"uid": metadata["uid"], **({"resourceVersion": version} if version else {})}
+        body = {"metadata": named, "status": status}
         path = f"/api/v1/namespaces/default/pods/{metadata['name']}/status"
         return (await self.request("PATCH", path, body)).status_code == 200
 

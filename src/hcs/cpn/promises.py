@@ -55,12 +55,15 @@ class Promises:
 
     @staticmethod
     def _overran(situation: Situation) -> bool:
-        """Whether anything runs for longer than its upper value, or its cluster took long to let it begin."""
+        """Whether anything runs for longer than its upper value, or its cluster took long to let it begin.
+
+        What was placed later than now was so before somebody set the clock back: its cards are booked for too long.
+        """
         for held in (entry.placement for entry in situation.placed):
             if held is None:
                 continue
             late = (held.started or situation.now) - held.decided
-            if late > situation.lag or situation.now > held.upper + late:
+            if late > situation.lag or not held.decided <= situation.now <= held.upper + late:
                 return True
         return False
 

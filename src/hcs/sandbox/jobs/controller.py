@@ -48,6 +48,9 @@ class JobController:
         """By Job: pods that were made and have not been seen yet, so that none is made twice."""
         self._gone: dict[str, set[str]] = {}
         """By Job: pods that were seen to go, which may be before the answer that they were made."""
+        self._ended: dict[str, dict[str, Pod]] = {}
+        """By Job: pods that were seen to end. One may be gone before its Job is looked at; a real controller holds it
+        with a finalizer until it is counted."""
         self._due: set[str] = set()
         self._wake = asyncio.Event()
         self.ready = asyncio.Event()
@@ -73,6 +76,7 @@ class JobController:
             self._tallies.pop(job.metadata.uid, None)
             self._awaited.pop(job.metadata.uid, None)
             self._gone.pop(job.metadata.uid, None)
+            self._ended.pop(job.metadata.uid, None)
         else:
             self._look_at(job.metadata.uid)
 
@@ -82,6 +86,8 @@ class JobController:
             self._awaited.get(owner.uid, {}).pop(pod.metadata.uid, None)
             if kind == "DELETED":
                 self._gone.setdefault(owner.uid, set()).add(pod.metadata.uid)
+            if pod.finished:
+                self._ended.setdefault(owner.uid, {})[pod.metadata.uid] = pod
             self._look_at(owner.uid)
 
     def _look_at(self, uid: str) -> None:
@@ -96,7 +102,9 @@ class JobController:
         pods: list[Pod] = [pod for pod in self._pods.values() if belongs(pod, job)]
         pods += awaited.values()
         now = self._now()
-        tally = self._tallies[uid] = count(job, pods, self._tallies.get(uid), now)
+        ended = self._ended.pop(uid, {})
+        seen = [*pods, *(pod for pod in ended.values() if pod.metadata.uid not in {one.metadata.uid for one in pods})]
+        tally = self._tallies[uid] = count(job, seen, self._tallies.get(uid), now)
         decision = decide(job, pods, tally, now, self._pace)
         try:
             await self._carry_out(job, decision, awaited)
