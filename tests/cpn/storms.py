@@ -21,8 +21,8 @@ import msgspec
 from tests.cpn.world import Place, Pool, World
 
 from hcs.cpn.controller import Settings
-from hcs.cpn.dispatch import Settings as Dispatching
 from hcs.cpn.endings import over
+from hcs.cpn.limits import Settings as Dispatching
 from hcs.cpn.orphans import Graces
 from hcs.store.clusters import ClusterConfig
 from hcs.wide.entries import LABEL_ENTRY

@@ -11,7 +11,7 @@ import pytest
 from tests.cpn.world import GIB, Pool, World, job_file, world
 
 from hcs.cpn.controller import Controller, Settings
-from hcs.cpn.dispatch import Settings as Dispatching
+from hcs.cpn.limits import Settings as Dispatching
 from hcs.cpn.orphans import Graces
 from hcs.model.names import SHARING_GROUP
 from hcs.predict.jobs import Run

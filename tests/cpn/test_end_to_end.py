@@ -25,7 +25,7 @@ from hcs.cpn.blobs import BlobFiles, BlobStore
 from hcs.cpn.collect.cluster import LiveCluster, Timing
 from hcs.cpn.collect.figures import Bounds
 from hcs.cpn.controller import Settings as Controlling
-from hcs.cpn.dispatch import Settings as Dispatching
+from hcs.cpn.limits import Settings as Dispatching
 from hcs.cpn.transfers import Settings as Transfers
 from hcs.kube.connection import connect
 from hcs.kube.resources import ComputeNode

@@ -9,8 +9,8 @@ from tests.clusters import Cluster
 from tests.cpn.world import Place, Pool, World, job_file, world
 
 from hcs.cpn.controller import Settings
-from hcs.cpn.dispatch import Settings as Dispatching
 from hcs.cpn.jobmanifest import Overlay
+from hcs.cpn.limits import Settings as Dispatching
 from hcs.cpn.orphans import Graces
 from hcs.cpn.prepull import Settings as Prefetching
 from hcs.cpn.pullmanifest import images_of, normal, pull_manifest, sent_template

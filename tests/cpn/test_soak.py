@@ -9,7 +9,7 @@ import pytest
 from tests.cpn.world import Pool, World, world
 
 from hcs.cpn.controller import Settings
-from hcs.cpn.dispatch import Settings as Dispatching
+from hcs.cpn.limits import Settings as Dispatching
 from hcs.cpn.orphans import Graces
 from hcs.sandbox.scheduler.virtualtime import run_virtual
 

@@ -11,8 +11,8 @@ import pytest
 from tests.cpn.test_controlling import JOBS, QUICK, play, reasons, states
 from tests.cpn.world import GIB, Place, Pool, World, job_file
 
-from hcs.cpn.dispatch import Settings as Dispatching
 from hcs.cpn.learning import MODEL
+from hcs.cpn.limits import Settings as Dispatching
 from hcs.cpn.views import ClusterView, Reading
 from hcs.predict.jobs import Run
 from hcs.store.clusters import ClusterConfig

@@ -22,10 +22,10 @@ from lightkube.config.models import Cluster as KubeCluster
 from lightkube.config.models import User
 
 from hcs.cpn.controller import Controller, Settings, at_once
-from hcs.cpn.dispatch import Settings as Dispatching
 from hcs.cpn.endings import over
 from hcs.cpn.forecasts import Forecasts
 from hcs.cpn.learning import Learner
+from hcs.cpn.limits import Settings as Dispatching
 from hcs.cpn.tables import load_messages
 from hcs.cpn.views import ClusterView, PoolView
 from hcs.kube.resources import Job

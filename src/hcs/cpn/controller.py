@@ -19,11 +19,11 @@ from hcs.cpn import deciding
 from hcs.cpn.broom import Broom
 from hcs.cpn.carrying import Bytes, Carrier
 from hcs.cpn.dispatch import Dispatcher
-from hcs.cpn.dispatch import Settings as Dispatching
 from hcs.cpn.endings import Messages
 from hcs.cpn.fairness import Fairness
 from hcs.cpn.forecasts import Forecasts
 from hcs.cpn.learning import Learner
+from hcs.cpn.limits import Settings as Dispatching
 from hcs.cpn.orphans import Graces
 from hcs.cpn.pairs import Pairs, partings
 from hcs.cpn.prepull import Expected, Prepuller
