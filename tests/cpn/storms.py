@@ -1,4 +1,5 @@
-"""Random schedules of everything that goes wrong around the controller, on virtual time, replayable by one number.
+"""Random schedules of everything that goes wrong around the controller, on virtual time, replayable by one number, but
+for the order in which tasks end that are cancelled together.
 
 It is killed between any two of its steps and started again on its file; calls are refused, answered with errors or by a
 proxy, or carried out and never answered; watches end in the middle of a line; clusters go out of reach, some so that

@@ -81,6 +81,7 @@ class Companion:
             found = await take_back(entry, station.actions)
             job, pods = found.job, found.pods
             if found.standing == "Waits":
+                self._moves.notes[entry.id] = self.withdrawn[entry.id]
                 return 1.0
             if found.standing == "Began":
                 del self.withdrawn[entry.id]

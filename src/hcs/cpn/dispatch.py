@@ -229,6 +229,7 @@ class Dispatcher:
             del self._companion.withdrawn[entry.id]
             return self._released(entry, station)  # by an earlier request
         if found.standing != "Gone":
+            self.notes[entry.id] = self._companion.withdrawn[entry.id]
             return 1.0
         self._refusals.add(entry.id, station.name, self._now())
         self._moves.again(entry, *self._companion.withdrawn.pop(entry.id), counts=False)
