@@ -13,7 +13,11 @@ from tests.cpn.test_end_to_end import FLEETS, job_file
 from tests.real.programs import control_plane
 from tests.waiting import until
 
-from hcs.cpn.assembly import Parts, wall_clock
+from hcs.cpn.assembly import Parts, Settings, wall_clock
+from hcs.cpn.controller import Settings as Controlling
+from hcs.cpn.limits import Settings as Dispatching
+from hcs.kube.connection import connect
+from hcs.kube.resources import Job
 from hcs.sandbox.cluster import Sandbox
 from hcs.store.clusters import ClusterConfig
 from hcs.store.queue import QueueStore
@@ -30,7 +34,8 @@ async def story(folder: Path, binaries: Path) -> None:
         await sandbox.start(lambda _: None)
         with QueueStore.open(folder / "queue.db", make_id=lambda: os.urandom(6).hex()) as queue:
             queue.put_cluster(ClusterConfig("east", kubeconfig=str(sandbox.kubeconfig)))
-            parts = Parts(queue)
+            dispatching = Dispatching(pending_limit=5)
+            parts = Parts(queue, settings=Settings(controller=Controlling(dispatching=dispatching)))
             tasks = [asyncio.create_task(task()) for task in parts.tasks()]  # type: ignore[arg-type]
             made = {}
             for name, script in (("good", ""), ("bad", "echo CUDA out of memory; exit 3"), ("long", "sleep 600")):
@@ -53,6 +58,17 @@ async def story(folder: Path, binaries: Path) -> None:
             await until(lambda: entry("bad").attempts >= 1)
             reasons = [step.reason for step in queue.transitions(made["bad"])]
             assert "AcceleratorOutOfMemory" in reasons
+            stuck = job_file(2, "beta", 100)
+            stuck["metadata"]["name"] = "stuck"
+            stuck["spec"]["template"]["spec"]["nodeSelector"] = {"no-node": "has-this"}
+            submission = read_submission(stuck, wall_clock()).submission
+            made["stuck"] = queue.submit(stuck, submission, key=None, now=wall_clock())[0].id
+            await until(lambda: "NeverStarted" in [step.reason for step in queue.transitions(made["stuck"])])
+            names = [step.placement.job for step in queue.transitions(made["stuck"]) if step.placement is not None]
+            client = connect(str(sandbox.kubeconfig))
+            held = [job.metadata.name async for job in client.list(Job, namespace="default")]
+            await client.close()
+            assert names[0] not in held, "it was suspended, and is gone with its pods"
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
