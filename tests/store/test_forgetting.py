@@ -112,10 +112,11 @@ def test_a_queue_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> N
             + "INSERT INTO run SELECT * FROM lesson; DROP TABLE lesson; DROP TABLE spent; PRAGMA user_version = 1;"
         )
     connection.close()
-    with QueueStore.read(path) as reader:
-        assert reader.get(entry.id) == entry
+    with pytest.raises(StoreDamagedError, match="QueueTooOld"):
+        QueueStore.read(path)
     with QueueStore.open(path, make_id=lambda: "fresh") as store:
         assert [run.seconds for run in store.runs(Lesson)] == [1]
+        assert store.get(entry.id) == entry
         assert not store.add_run(entry.id, 0, Lesson(2)), "it is known"
         assert store.forget(2) == 1
         assert [run.seconds for run in store.runs(Lesson)] == [1]

@@ -107,7 +107,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     """Open the file for reading beside its writer.
 
     Raises:
-        StoreDamagedError: there is none, or one that cannot be read.
+        StoreDamagedError: there is none, or one that cannot be read, or an older one that its writer must open first.
     """
     if not path.exists():
         raise StoreDamagedError("NoQueue", f"there is no queue at {path}; name its file, or start the controller")
@@ -115,6 +115,12 @@ def connect_reader(path: Path) -> sqlite3.Connection:
         connection = _open(path, "ro")
         try:
             check(connection, path, APPLICATION, MIGRATIONS)
+            if (version := connection.execute("PRAGMA user_version").fetchone()[0]) < VERSION:
+                raise StoreDamagedError(
+                    "QueueTooOld",
+                    f"{path} has version {version}, this program reads version {VERSION}; start the controller once, "
+                    "which brings it up to date",
+                )
         except BaseException:
             connection.close()
             raise

@@ -97,6 +97,7 @@ class JobController:
     async def _reconcile(self, uid: str) -> None:
         job = next((job for job in self._jobs.values() if job.metadata.uid == uid), None)
         if job is None or job.metadata.deletionTimestamp is not None:
+            self._ended.pop(uid, None)
             return
         awaited = self._awaited.setdefault(uid, {})
         pods: list[Pod] = [pod for pod in self._pods.values() if belongs(pod, job)]
