@@ -65,7 +65,7 @@ def judged(plan: Plan, now: Question, before: Question | None, *, at: int = NOW,
     registry = CollectorRegistry()
     promises = Promises(registry)
     situation = Situation(at, (), (), more.pop("placed", ()), {}, Memory(promises=(PROMISED,)), lag=LAG, **more)
-    promises.judge(plan, now, situation, before)
+    promises.judge(plan, now, situation, before, elapsed=0)
     names = ("kept", "excused", "broken")
     counted = {name: registry.get_sample_value(f"hcs_cpn_promises_{name}_total") or 0 for name in names}
     return {name: value for name, value in counted.items() if value}
@@ -89,12 +89,21 @@ def test_a_trouble_excuses_for_a_while_only() -> None:
     registry = CollectorRegistry()
     promises = Promises(registry)
 
-    def moved(at: int, **more: Any) -> None:
+    def moved(after: int, *, ahead: int = NOW, **more: Any) -> None:
         memory = Memory(promises=(PROMISED,))
-        promises.judge(Plan(promises=(LATER,)), question(**more), Situation(at, (), (), (), {}, memory), question())
+        situation = Situation(after + ahead, (), (), (), {}, memory)
+        promises.judge(Plan(promises=(LATER,)), question(**more), situation, question(), after)
 
-    moved(NOW, shut=True)
-    moved(NOW + SETTLES)
-    assert registry.get_sample_value("hcs_cpn_promises_broken_total") == 0
-    moved(NOW + SETTLES + 1)
-    assert registry.get_sample_value("hcs_cpn_promises_broken_total") == 1
+    def broken() -> float | None:
+        return registry.get_sample_value("hcs_cpn_promises_broken_total")
+
+    moved(0, shut=True)
+    moved(SETTLES)
+    assert broken() == 0
+    moved(SETTLES + 1)
+    assert broken() == 1
+    moved(SETTLES + 2, ahead=NOW - 3600 * SECOND)
+    moved(2 * SETTLES, ahead=NOW - 3600 * SECOND)
+    assert broken() == 1, "somebody set the clock"
+    moved(2 * SETTLES + 3, ahead=NOW - 3600 * SECOND)
+    assert broken() == 2

@@ -19,6 +19,7 @@ from hcs.cpn import deciding
 from hcs.cpn.broom import Broom
 from hcs.cpn.carrying import Bytes, Carrier
 from hcs.cpn.dispatch import Dispatcher
+from hcs.cpn.elapsed import elapsed
 from hcs.cpn.endings import Messages
 from hcs.cpn.fairness import Fairness
 from hcs.cpn.forecasts import Forecasts
@@ -301,7 +302,7 @@ class Controller:
         snapshot = msgspec.structs.replace(question.snapshot, patience=patience)
         question = msgspec.structs.replace(question, snapshot=snapshot)
         plan: Plan = await self._offload(lambda: self._plan(question.snapshot))
-        self._promises.judge(plan, question, situation, self._last[0] if self._last else None)
+        self._promises.judge(plan, question, situation, self._last[0] if self._last else None, elapsed())
         self._expected = deciding.expectations(plan, question, situation)
         self._last = question, situation
         self._carrier.carry_out(plan, question, situation, self._remember)
