@@ -443,16 +443,18 @@ def test_a_clock_that_is_set_takes_no_job_back_and_leaves_none_behind(tmp_path: 
     play(tmp_path, story, settings=QUICK)
 
 
-def test_jobs_that_ended_long_ago_are_not_kept_where_that_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("days", "least"), [(1, 86_400), (1e-6, 60)], ids=["a day", "no longer than its Job"])
+def test_jobs_that_ended_long_ago_are_not_kept_where_that_is_said(tmp_path: Path, days: float, least: float) -> None:
     async def story(w: World) -> None:
-        w.add("east", Pool("slow", 2))
+        east = w.add("east", Pool("slow", 2))
         short, long = w.submit(10), w.submit(20_000)
         w.start()
-        await w.until(lambda: w.store.get(short.id) is None, seconds=3 * 86_400, step=60)
-        assert w.loop.time() >= 86_400
-        await w.until(lambda: w.store.get(long.id) is None, seconds=3 * 86_400, step=60)
-        assert w.loop.time() >= 20_000 + 86_400
+        for entry in (short, long):
+            await w.until(lambda entry=entry: w.store.get(entry.id) is None, seconds=3 * 86_400, step=5)
+            assert w.loop.time() >= least
+            assert f"cpn-{entry.id}-0" not in [job.metadata.name for job in east.jobs()]
+        assert w.loop.time() >= 20_000 + least
         assert len(list(w.store.runs(Run))) == 2
         assert w.done == {short.id: 1, long.id: 1}
 
-    play(tmp_path, story, settings=msgspec.structs.replace(QUICK, keep_ended_days=1, sweep=600))
+    play(tmp_path, story, settings=msgspec.structs.replace(QUICK, keep_ended_days=days))

@@ -375,9 +375,11 @@ class Controller:
                 log.exception("what nobody claims could not be looked after, trying again")
 
     def _forget_old(self) -> None:
-        keep = self.settings.keep_ended_days
-        if keep and (gone := self.store.forget(self.now() - round(keep * _DAY))):
-            log.info("jobs that ended long ago are not kept any more: jobs=%d days=%g", gone, keep)
+        days = self.settings.keep_ended_days
+        # Its Job must be gone from its cluster by then, or nobody would claim that.
+        keep = max(round(days * _DAY), 2 * self.settings.graces.finished)
+        if days and (gone := self.store.forget(self.now() - keep)):
+            log.info("jobs that ended long ago are not kept any more: jobs=%d days=%g", gone, days)
 
     def _watch_over(self) -> None:
         """Tell of entries that have not moved for longer than a step may take."""
