@@ -458,3 +458,14 @@ def test_jobs_that_ended_long_ago_are_not_kept_where_that_is_said(tmp_path: Path
         assert w.done == {short.id: 1, long.id: 1}
 
     play(tmp_path, story, settings=msgspec.structs.replace(QUICK, keep_ended_days=days))
+
+
+def test_jobs_that_ended_are_kept_where_nothing_is_said(tmp_path: Path) -> None:
+    async def story(w: World) -> None:
+        w.add("east", Pool("slow", 1))
+        entry = w.submit(10)
+        w.start()
+        await w.until(lambda: w.loop.time() > 7 * 86_400, seconds=8 * 86_400, step=600)
+        assert w.state(entry.id) == "Succeeded"
+
+    play(tmp_path, story, settings=msgspec.structs.replace(QUICK, sweep=3600))
