@@ -123,7 +123,9 @@ class Storm:
         return "bare" if self.raging and request.method in ("POST", "PATCH") else self.fault(request)
 
     async def _clock(self) -> None:
-        """Somebody sets the controller's clock."""
+        """Somebody sets the controller's clock; in half of the storms nobody does, for that excuses moved promises."""
+        if self.seed % 2:
+            return
         self.world.clock_error = self.rng.choice((-3600.0, -30.0, 0.0, 0.0, 30.0, 3600.0))
         self.tell(f"the clock is wrong by {self.world.clock_error:g} s")
 
